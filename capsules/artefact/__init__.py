@@ -1,0 +1,1 @@
+"""The capsule file: one safetensors file with its manifest in the header."""

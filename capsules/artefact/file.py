@@ -1,0 +1,179 @@
+"""Reads and writes capsule files, refusing every malformed one with its own fault."""
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from capsules.artefact.checks import check_manifest, check_tensors
+from capsules.artefact.manifest import Manifest, parse_manifest
+from capsules.errors import ArtefactError, ArtefactFault
+
+METADATA_KEY = "capsule"
+LENGTH_BYTES = 8
+MAX_HEADER_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Capsule:
+    """A capsule in memory: what it says about itself, and its learned tensors, float32."""
+
+    manifest: Manifest
+    tensors: Mapping[str, torch.Tensor]
+
+
+def digest(data: bytes) -> str:
+    """Hex sha256 of a capsule file, which names it everywhere."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def dump(capsule: Capsule) -> bytes:
+    """The bytes of a capsule file; equal capsules give equal bytes.
+
+    Raises:
+        ArtefactError: the capsule breaks one of the rules that :func:`parse` checks.
+    """
+    check_manifest(capsule.manifest)
+    check_tensors(capsule.manifest, capsule.tensors)
+    manifest = json.dumps(
+        capsule.manifest.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":")
+    )
+    tensors = {name: capsule.tensors[name].contiguous() for name in sorted(capsule.tensors)}
+    return safetensors.torch.save(tensors, metadata={METADATA_KEY: manifest})
+
+
+def parse(data: bytes) -> Capsule:
+    """Read a capsule file and check everything that does not need its backbone.
+
+    Args:
+        data: the file's bytes.
+
+    Raises:
+        ArtefactError: with the fault of the first check that fails.
+    """
+    header = read_header(data)
+    try:
+        tensors = safetensors.torch.load(data)
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise ArtefactError(
+            f"The safetensors header is not valid: {error}.", code=ArtefactFault.INVALID_HEADER
+        ) from error
+    capsule = Capsule(manifest=read_manifest(header), tensors=tensors)
+    check_manifest(capsule.manifest)
+    check_tensors(capsule.manifest, capsule.tensors)
+    return capsule
+
+
+def read(path: Path) -> Capsule:
+    """:func:`parse` a file on disk.
+
+    Raises:
+        ArtefactError: it is malformed.
+        OSError: it cannot be read.
+    """
+    return parse(path.read_bytes())
+
+
+def read_header(data: bytes) -> dict[str, Any]:
+    """The safetensors header, as far as its own framing can be trusted.
+
+    Raises:
+        ArtefactError: this is not a safetensors file, or the file was cut short.
+    """
+    if len(data) < LENGTH_BYTES + 2:
+        raise ArtefactError(
+            f"The file has {len(data)} bytes, too few for a safetensors file; upload a file that "
+            "the trainer wrote.",
+            code=ArtefactFault.TOO_SMALL,
+        )
+    (length,) = struct.unpack_from("<Q", data)
+    # The header is checked before its length, since any other format reads as a huge length.
+    if data[LENGTH_BYTES : LENGTH_BYTES + 1] != b"{":
+        raise ArtefactError(
+            "The file is not in safetensors format; pickles and other formats are not accepted.",
+            code=ArtefactFault.NOT_SAFETENSORS,
+        )
+    if length > MAX_HEADER_BYTES:
+        raise ArtefactError(
+            f"The header claims {length} bytes; at most {MAX_HEADER_BYTES} are accepted.",
+            code=ArtefactFault.HEADER_TOO_LARGE,
+        )
+    if length > len(data) - LENGTH_BYTES:
+        raise truncated(f"the header claims {length} bytes")
+    try:
+        header = json.loads(data[LENGTH_BYTES : LENGTH_BYTES + length])
+    except (ValueError, RecursionError) as error:
+        raise ArtefactError(
+            f"The safetensors header is not valid JSON: {error}.",
+            code=ArtefactFault.INVALID_HEADER,
+        ) from error
+    if not isinstance(header, dict):
+        raise ArtefactError(
+            "The safetensors header is not a JSON object.", code=ArtefactFault.INVALID_HEADER
+        )
+    check_extent(header, len(data) - LENGTH_BYTES - length)
+    return header
+
+
+def check_extent(header: Mapping[str, Any], available: int) -> None:
+    """Tell a file cut short from other faults, which safetensors reports as one.
+
+    Raises:
+        ArtefactError: a tensor ends after the file does.
+    """
+    ends = [
+        entry["data_offsets"][1]
+        for name, entry in header.items()
+        if name != "__metadata__"
+        and isinstance(entry, dict)
+        and isinstance(entry.get("data_offsets"), list)
+        and len(entry["data_offsets"]) == 2
+        and isinstance(entry["data_offsets"][1], int)
+    ]
+    if ends and max(ends) > available:
+        raise truncated(f"its tensors end at byte {max(ends)} of {available}")
+
+
+def truncated(evidence: str) -> ArtefactError:
+    """The error for a file that was cut short."""
+    return ArtefactError(
+        f"The file was cut short: {evidence}. Upload it again.", code=ArtefactFault.TRUNCATED
+    )
+
+
+def read_manifest(header: Mapping[str, Any]) -> Manifest:
+    """The manifest from a safetensors header.
+
+    Raises:
+        ArtefactError: there is none, or it is not valid.
+    """
+    metadata = header.get("__metadata__")
+    if not isinstance(metadata, dict) or METADATA_KEY not in metadata:
+        raise ArtefactError(
+            f"The header's metadata has no {METADATA_KEY!r} key; this is a safetensors file, but "
+            "not a capsule.",
+            code=ArtefactFault.MISSING_MANIFEST,
+            field=METADATA_KEY,
+        )
+    try:
+        value = json.loads(metadata[METADATA_KEY])
+    except (ValueError, RecursionError) as error:
+        raise ArtefactError(
+            f"The manifest is not valid JSON: {error}.",
+            code=ArtefactFault.INVALID_MANIFEST,
+            field=METADATA_KEY,
+        ) from error
+    if not isinstance(value, dict):
+        raise ArtefactError(
+            "The manifest is not a JSON object.",
+            code=ArtefactFault.INVALID_MANIFEST,
+            field=METADATA_KEY,
+        )
+    return parse_manifest(value)

@@ -1,0 +1,1 @@
+"""Frozen transformers: where they come from, which they are, and the seam each family fits."""

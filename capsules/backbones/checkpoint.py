@@ -1,0 +1,56 @@
+"""Loads weights from a folder and refuses an incomplete checkpoint."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from capsules.errors import BackboneError, BackboneFault
+
+
+def load_pretrained(
+    model_class: Any, folder: Path, dtype: torch.dtype, **options: Any
+) -> PreTrainedModel:
+    """`from_pretrained` on local files only, with scaled-dot-product attention.
+
+    Args:
+        model_class: a transformers model or auto class.
+        folder: holds `config.json` and the weights.
+        dtype: dtype to load the weights in.
+        options: passed on.
+
+    Raises:
+        BackboneError: the files cannot be read, or lack weights the model needs.
+    """
+    level = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    progress = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()
+    try:
+        model, report = model_class.from_pretrained(
+            folder,
+            dtype=dtype,
+            attn_implementation="sdpa",
+            local_files_only=True,
+            output_loading_info=True,
+            **options,
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BackboneError(
+            f"The backbone in {folder} cannot be loaded: {error}", code=BackboneFault.CORRUPT
+        ) from error
+    finally:
+        transformers_logging.set_verbosity(level)
+        if progress:
+            transformers_logging.enable_progress_bar()
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise BackboneError(
+            f"The backbone in {folder} lacks {len(missing)} weights, the first is {missing[0]!r}; "
+            "point to a complete checkpoint.",
+            code=BackboneFault.CORRUPT,
+        )
+    loaded: PreTrainedModel = model
+    return loaded

@@ -1,0 +1,59 @@
+"""Encoder-only transformers laid out as BERT is: MiniLM, BERT, RoBERTa, XLM-RoBERTa."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, PreTrainedModel
+from transformers.masking_utils import create_bidirectional_mask
+
+from capsules.backbones.base import Backbone, Family
+from capsules.backbones.checkpoint import load_pretrained
+from capsules.core import TokenBatch
+from capsules.functional import masked_mean, pool_weights
+
+
+class Encoder(Backbone):
+    """Capsules take no position embedding and the text keeps its own; the answer is the mean.
+
+    ``f = Mean(S_^N (+) H^N)``, to which the capsule's head is applied.
+    """
+
+    family: ClassVar[Family] = "encoder-only"
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__(model)
+        config = model.config
+        # RoBERTa numbers positions from padding_idx + 1, which costs that many of them.
+        offset = 0 if config.model_type == "bert" else config.pad_token_id + 1
+        self.max_tokens = config.max_position_embeddings - offset
+
+    @classmethod
+    def load_model(cls, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+        """Load without the pooler, which the method does not read."""
+        return load_pretrained(AutoModel, folder, dtype, add_pooling_layer=False)
+
+    @property
+    def layers(self) -> Sequence[nn.Module]:
+        """The encoder's layers."""
+        layers: Sequence[nn.Module] = self.model.encoder.layer
+        return layers
+
+    def embed(self, tokens: TokenBatch) -> Tensor:
+        """Word + position + type embeddings after their norm, [B, T, D]."""
+        embedded: Tensor = self.model.embeddings(input_ids=tokens.input_ids)
+        return embedded
+
+    def run(self, hidden: Tensor, mask: Tensor, slots: int) -> Tensor:
+        """The encoder over slots and tokens, every position seeing every marked one."""
+        attention = create_bidirectional_mask(
+            config=self.model.config, inputs_embeds=hidden, attention_mask=mask
+        )
+        output: Tensor = self.model.encoder(hidden, attention_mask=attention).last_hidden_state
+        return output
+
+    def read(self, hidden: Tensor, mask: Tensor, slots: int) -> Tensor:
+        """Mean over the processed capsule and the real tokens, [B, D]."""
+        return masked_mean(hidden, pool_weights(mask, hidden.dtype))

@@ -1,0 +1,128 @@
+"""Identifies a backbone by what decides its answers: weights, tokenizer, configuration.
+
+The digest is taken from the files' contents, not their bytes, so that it does not depend on
+sharding, file names, key order, device or the dtype in which the weights are later loaded.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from capsules.errors import BackboneError, BackboneFault
+
+# Configuration keys that name versions, file formats or run-time habits, not the function computed.
+VOLATILE_KEYS = frozenset(
+    {"transformers_version", "torch_dtype", "dtype", "architectures", "use_cache"}
+    | {"gradient_checkpointing", "output_attentions", "output_hidden_states", "return_dict"}
+)
+VOCABULARY_FILES = (
+    *("vocab.txt", "vocab.json", "merges.txt", "spiece.model", "sentencepiece.bpe.model"),
+    *("tokenizer.model", "added_tokens.json", "tokenizer_config.json"),
+)
+
+
+def fingerprint(folder: Path) -> str:
+    """Hex sha256 of the backbone in `folder`.
+
+    Args:
+        folder: holds `config.json`, the weights and the tokenizer's files.
+
+    Raises:
+        BackboneError: a part is missing or cannot be read.
+    """
+    digest = hashlib.sha256(b"capsule backbone fingerprint 1\0")
+    digest.update(config_digest(folder))
+    digest.update(tokenizer_digest(folder))
+    digest.update(weights_digest(folder))
+    return digest.hexdigest()
+
+
+def canonical(value: Any) -> bytes:
+    """JSON with sorted keys and no white space."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file of the backbone.
+
+    Raises:
+        BackboneError: it cannot be read or is not an object.
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise BackboneError(
+            f"{path} cannot be read as JSON: {error}", code=BackboneFault.CORRUPT
+        ) from error
+    if not isinstance(value, dict):
+        raise BackboneError(f"{path} does not hold a JSON object.", code=BackboneFault.CORRUPT)
+    return value
+
+
+def config_digest(folder: Path) -> bytes:
+    """sha256 of the configuration, less keys that do not change the function computed."""
+    config = read_json(folder / "config.json")
+    lasting = {
+        key: value
+        for key, value in config.items()
+        if key not in VOLATILE_KEYS and not key.startswith("_")
+    }
+    return hashlib.sha256(canonical(lasting)).digest()
+
+
+def tokenizer_digest(folder: Path) -> bytes:
+    """sha256 of `tokenizer.json` less padding and truncation, or of the vocabulary files."""
+    path = folder / "tokenizer.json"
+    if path.exists():
+        tokenizer = read_json(path)
+        for passing in ("padding", "truncation"):
+            tokenizer.pop(passing, None)
+        return hashlib.sha256(canonical(tokenizer)).digest()
+    digest = hashlib.sha256()
+    found = [folder / name for name in VOCABULARY_FILES if (folder / name).exists()]
+    for file in found:
+        digest.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    if not found:
+        raise BackboneError(
+            f"{folder} holds no tokenizer; put tokenizer.json beside the weights.",
+            code=BackboneFault.CORRUPT,
+        )
+    return digest.digest()
+
+
+def weights_digest(folder: Path) -> bytes:
+    """sha256 over all floating-point tensors in the order of their names."""
+    digests = {
+        name: hashlib.sha256(tensor.contiguous().flatten().view(torch.uint8).numpy()).digest()
+        + f"{tensor.dtype}{tuple(tensor.shape)}".encode()
+        for name, tensor in stored_tensors(folder)
+        if tensor.is_floating_point()
+    }
+    total = hashlib.sha256()
+    for name in sorted(digests):
+        total.update(name.encode() + b"\0" + digests[name])
+    return total.digest()
+
+
+def stored_tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every tensor of the checkpoint, one in memory at a time where the format allows it."""
+    safetensors_files = sorted(folder.glob("*.safetensors"))
+    pickle_files = sorted(folder.glob("pytorch_model*.bin"))
+    if not safetensors_files and not pickle_files:
+        raise BackboneError(
+            f"{folder} holds no weights; put model.safetensors beside config.json.",
+            code=BackboneFault.NOT_FOUND,
+        )
+    for path in safetensors_files:
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - not a mapping
+                yield name, file.get_tensor(name)
+    if safetensors_files:
+        return
+    for path in pickle_files:
+        yield from torch.load(path, map_location="cpu", weights_only=True, mmap=True).items()

@@ -1,0 +1,66 @@
+"""Texts to token ids, from many threads at once."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from tokenizers import Tokenizer
+
+from capsules.core import Encoding
+from capsules.errors import InputError, InputFault
+
+
+class Tokeniser:
+    """A fast tokenizer that truncates to a length given per call.
+
+    The tokenizers library keeps the truncation length inside the tokenizer, where changing it is
+    not safe between threads, so each length gets a copy of its own, made once. The copies are
+    read only and release the interpreter lock while they work.
+    """
+
+    def __init__(self, backend: Tokenizer, pad_id: int) -> None:
+        self.pad_id = pad_id
+        source = Tokenizer.from_str(backend.to_str())
+        source.no_padding()
+        source.no_truncation()
+        self.serialised = source.to_str()
+        self.special_tokens = source.num_special_tokens_to_add(is_pair=False)
+        self.truncating_to = lru_cache(maxsize=64)(self.copy_truncating_to)
+
+    def copy_truncating_to(self, max_tokens: int) -> Tokenizer:
+        """A private copy of the tokenizer that truncates at `max_tokens`."""
+        copy = Tokenizer.from_str(self.serialised)
+        copy.enable_truncation(max_length=max_tokens)
+        return copy
+
+    def encode(self, texts: Sequence[str], max_tokens: int) -> list[Encoding]:
+        """Tokenise, with special tokens, cutting each text to `max_tokens`.
+
+        Args:
+            texts: plain texts.
+            max_tokens: longest result, special tokens included.
+
+        Raises:
+            InputError: a text holds a lone surrogate, which is not Unicode text.
+        """
+        for text in texts:
+            check_unicode(text)
+        encoded = self.truncating_to(max_tokens).encode_batch_fast(list(texts))
+        return [
+            Encoding(input_ids=tuple(one.ids), truncated=bool(one.overflowing)) for one in encoded
+        ]
+
+
+def check_unicode(text: str) -> None:
+    """Refuse text that cannot be written as UTF-8.
+
+    Raises:
+        InputError: it holds a lone surrogate.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"The text holds half a surrogate pair at character {error.start}; "
+            "send well-formed Unicode.",
+            code=InputFault.INVALID_TEXT,
+        ) from error

@@ -1,0 +1,67 @@
+"""The small frozen records that every room of the library shares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The sizes of a backbone that a capsule has to match.
+
+    Attributes:
+        num_layers: N, transformer layers that can be injected.
+        hidden_size: D, width of the hidden states.
+    """
+
+    num_layers: int
+    hidden_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One labelled row: the template's named inputs and the label."""
+
+    inputs: Mapping[str, str]
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """One answer: the winning label and the probability of every label, in head order."""
+
+    label: str
+    score: float
+    probs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """A tokenised text, ready for the backbone.
+
+    Attributes:
+        input_ids: token ids with the tokenizer's special tokens, unpadded.
+        truncated: whether tokens were cut off to fit the capsule's `max_length`.
+    """
+
+    input_ids: tuple[int, ...]
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBatch:
+    """Right-padded rows for one forward pass.
+
+    Attributes:
+        input_ids: [B, T] int64.
+        attention_mask: [B, T] bool, True on real tokens.
+    """
+
+    input_ids: "torch.Tensor"
+    attention_mask: "torch.Tensor"
+
+    def __len__(self) -> int:
+        return self.input_ids.shape[0]

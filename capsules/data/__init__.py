@@ -1,0 +1,1 @@
+"""Labelled rows: read from files, checked, split and looked over before training."""

@@ -1,0 +1,1 @@
+"""How good a capsule is: metrics, and their tables for a terminal."""

@@ -1,0 +1,1 @@
+"""Ways to run the injected backbone, all giving the same answers."""

@@ -1,0 +1,1 @@
+"""Trains capsules on a frozen backbone, resumably and repeatably."""

@@ -1,0 +1,47 @@
+"""What a training run is asked to do."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from capsules.artefact.manifest import TaskName
+from capsules.backbones.base import Family
+
+# Found once per family by benchmarks/learning_rate.py and used for every task.
+DEFAULT_LEARNING_RATE: dict[Family, float] = {
+    "encoder-only": 0.02,
+    "decoder-only": 0.01,
+    "encoder-decoder": 0.3,
+}
+
+
+class TrainingConfig(BaseModel):
+    """One run's options; equal options, data and backbone give equal capsules.
+
+    Attributes:
+        task: name of the task.
+        description: for people, kept in the manifest.
+        template: turns named inputs into the text.
+        variant: how capsule tokens are formed; None trains a linear head alone, the baseline.
+        length: capsule tokens per layer.
+        epochs: at most this many; the learning rate falls linearly to zero over them.
+        patience: stop after this many epochs without a better validation accuracy.
+        batch_size: rows a step.
+        learning_rate: at the start; None takes the family's default.
+        max_length: longest sequence in tokens, the capsule's included.
+        seed: of initial values and data order.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: TaskName
+    description: str = ""
+    template: str = "{text}"
+    variant: Literal["addition"] | None = "addition"
+    length: int = Field(default=1, ge=1, le=512)
+    epochs: int = Field(default=50, ge=1, le=1000)
+    patience: int = Field(default=5, ge=1)
+    batch_size: int = Field(default=32, ge=1, le=4096)
+    learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    max_length: int = Field(default=512, ge=4)
+    seed: int = Field(default=0, ge=0, lt=2**63)

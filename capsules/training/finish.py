@@ -1,0 +1,112 @@
+"""Turns a finished run into a capsule that can prove itself."""
+
+from collections.abc import Mapping
+from importlib.metadata import version as installed_version
+
+import torch
+
+from capsules.artefact.file import Capsule
+from capsules.artefact.manifest import (
+    MAX_GOLDEN,
+    BackboneRef,
+    Golden,
+    Manifest,
+    Splits,
+    TrainingRecord,
+)
+from capsules.backbones.base import BackboneInfo
+from capsules.core import Example
+from capsules.data.base import Dataset
+from capsules.errors import OptionError
+from capsules.evaluation.runner import predict
+from capsules.training.run import Run
+
+LIBRARIES = ("capsule-server", "torch", "transformers", "tokenizers", "safetensors")
+# Digits kept of golden probabilities: a hundredth of what the replay tolerates is plenty.
+GOLDEN_DIGITS = 6
+
+
+def finish(run: Run, *, test_rows: int = 0, metrics: Mapping[str, float] | None = None) -> Capsule:
+    """The capsule of a run's best epoch, with golden examples from its validation rows.
+
+    Args:
+        run: a run of at least one epoch.
+        test_rows: rows that `metrics` was measured on.
+        metrics: more measurements to put in the manifest.
+
+    Raises:
+        OptionError: the run trained a linear head alone, which is not a capsule.
+    """
+    if run.config.variant is None:
+        raise OptionError("A linear head alone is not a capsule.", field="variant")
+    best = run.reports[run.best_epoch - 1]
+    record = TrainingRecord(
+        data_digest=run.train.digest,
+        splits=Splits(train=len(run.train), validation=len(run.validation), test=test_rows),
+        seed=run.config.seed,
+        epochs=len(run.reports),
+        best_epoch=run.best_epoch,
+        batch_size=run.config.batch_size,
+        learning_rate=run.learning_rate,
+        metrics={
+            "validation_accuracy": best.validation_accuracy,
+            "validation_loss": best.validation_loss,
+            **(metrics or {}),
+        },
+        duration_seconds=round(run.seconds, 1),
+        library_versions={name: installed_version(name) for name in LIBRARIES},
+    )
+    manifest = Manifest(
+        task=run.config.task,
+        description=run.config.description,
+        backbone=reference(run.loaded.info),
+        variant=run.config.variant,
+        length=run.config.length,
+        labels=list(run.labels),
+        template=run.config.template,
+        max_length=run.config.max_length,
+        training=record,
+    )
+    tensors = {name: tensor.to(torch.float32) for name, tensor in run.best.items()}
+    capsule = Capsule(manifest=manifest, tensors=tensors)
+    golden = record_golden(run, capsule)
+    return Capsule(manifest=manifest.model_copy(update={"golden": golden}), tensors=tensors)
+
+
+def reference(info: BackboneInfo) -> BackboneRef:
+    """How a manifest names a backbone."""
+    return BackboneRef(
+        id=info.id,
+        family=info.family,
+        hidden_size=info.hidden_size,
+        num_layers=info.num_layers,
+        fingerprint=info.fingerprint,
+    )
+
+
+def record_golden(run: Run, capsule: Capsule) -> list[Golden]:
+    """Answers to a few validation rows, each alone in its batch, as the replay sends them."""
+    recorded = []
+    for example in pick_golden(run.validation):
+        answer = predict(run.loaded, run.executor, capsule, [example.inputs])[0]
+        recorded.append(
+            Golden(
+                inputs=dict(example.inputs),
+                label=answer.label,
+                probs=[round(probability, GOLDEN_DIGITS) for probability in answer.probs],
+            )
+        )
+    return recorded
+
+
+def pick_golden(validation: Dataset) -> list[Example]:
+    """Up to eight rows, the first of each label in turn, then the second, and so on."""
+    by_label: dict[str, list[Example]] = {label: [] for label in validation.labels}
+    for example in validation:
+        by_label[example.label].append(example)
+    ranked = [
+        (rank, position, example)
+        for position, label in enumerate(validation.labels)
+        for rank, example in enumerate(by_label[label])
+    ]
+    return [example for _, _, example in sorted(ranked, key=lambda one: one[:2])[:MAX_GOLDEN]]

@@ -1,0 +1,306 @@
+"""One training run, an epoch at a time."""
+
+import hashlib
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers.optimization import Adafactor, get_linear_schedule_with_warmup
+
+from capsules.backbones.base import LoadedBackbone
+from capsules.core import Encoding, TokenBatch
+from capsules.data.base import Dataset
+from capsules.errors import OptionError, TrainingError, TrainingFault
+from capsules.evaluation.runner import features
+from capsules.executors.torch import TorchExecutor
+from capsules.model import InjectedBackbone, pad
+from capsules.template import Template
+from capsules.training import checkpoint
+from capsules.training.batches import length_bucketed
+from capsules.training.config import DEFAULT_LEARNING_RATE, TrainingConfig
+from capsules.training.events import EpochReport, Silent, Watcher
+from capsules.training.trainable import Trainable
+from capsules.variants.registry import variant
+
+
+class Run:
+    """Trains one capsule, or a linear head alone, with early stopping on validation accuracy.
+
+    Float32 throughout, Adafactor without relative steps, linear schedule, cross-entropy; the
+    backbone stays frozen and in evaluation mode. Each epoch depends only on the checkpoint before
+    it, so that a run continued after a crash ends as one that was not disturbed.
+
+    Attributes:
+        reports: one for each finished epoch.
+        seconds: wall-clock time of the epochs run, earlier processes' included.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedBackbone,
+        config: TrainingConfig,
+        train: Dataset,
+        validation: Dataset,
+        *,
+        checkpoint_path: Path | None = None,
+        watcher: Watcher | None = None,
+    ) -> None:
+        """Prepare a run and take up its checkpoint where there is one.
+
+        Args:
+            loaded: the frozen backbone, in float32.
+            config: the options.
+            train: rows to learn from; its labels, in order, are the head's.
+            validation: rows to choose the best epoch by.
+            checkpoint_path: where to keep the state between epochs; None keeps none.
+            watcher: follows the run.
+
+        Raises:
+            DataError: the rows are all of one class.
+            OptionError: the options do not fit the backbone.
+            InputError: rows do not fit the template.
+            TrainingError: the checkpoint is another run's.
+        """
+        train.require_classes()
+        check_options(loaded, config)
+        self.loaded = loaded
+        self.config = config
+        self.train = train
+        self.validation = validation
+        self.labels = train.labels
+        self.watcher = watcher or Silent()
+        self.path = checkpoint_path
+        self.device = loaded.backbone.device
+        form = None if config.variant is None else variant(config.variant)
+        self.trainable = Trainable(
+            loaded.info, form, length=config.length, labels=len(train.labels), seed=config.seed
+        ).to(self.device)
+        self.train_rows = self.encode(train)
+        self.train_targets = targets(train, train.labels)
+        self.validation_rows = self.encode(validation)
+        self.validation_targets = targets(validation, train.labels)
+        self.identity = identity(loaded, config, train, validation)
+        self.model = InjectedBackbone(loaded.backbone)
+        self.executor = TorchExecutor(loaded.backbone)
+        self.learning_rate = config.learning_rate or DEFAULT_LEARNING_RATE[loaded.info.family]
+        self.optimizer = Adafactor(
+            self.trainable.parameters(),
+            lr=self.learning_rate,
+            scale_parameter=False,
+            relative_step=False,
+            warmup_init=False,
+        )
+        steps = len(self.batches(1))
+        self.schedule = get_linear_schedule_with_warmup(self.optimizer, 0, steps * config.epochs)
+        self.reports: list[EpochReport] = []
+        self.best = self.trainable.snapshot()
+        self.seconds = 0.0
+        # Without a capsule the features never change, so they are computed once.
+        self.bare_train = self.features(self.train_rows) if form is None else None
+        self.bare_validation = self.features(self.validation_rows) if form is None else None
+        self.resume()
+
+    @property
+    def best_epoch(self) -> int:
+        """The epoch whose tensors are kept, from 1; 0 before the first has finished."""
+        return max((report.epoch for report in self.reports if report.best), default=0)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last epoch was run or patience is exhausted."""
+        done = len(self.reports)
+        return done >= self.config.epochs or done - self.best_epoch >= self.config.patience > 0
+
+    def encode(self, dataset: Dataset) -> list[Encoding]:
+        """Tokenise rows, leaving room for the capsule."""
+        template = Template(self.config.template)
+        texts = [template.render(example.inputs) for example in dataset]
+        return self.loaded.tokeniser.encode(texts, self.config.max_length - self.trainable.slots)
+
+    def batches(self, epoch: int) -> list[list[int]]:
+        """The rows of each step of an epoch."""
+        lengths = [len(encoding.input_ids) for encoding in self.train_rows]
+        return length_bucketed(lengths, self.config.batch_size, seed=self.config.seed, epoch=epoch)
+
+    def resume(self) -> None:
+        """Take up the checkpoint, if there is one."""
+        if self.path is None:
+            return
+        found = checkpoint.load(self.path, self.identity)
+        if found is None:
+            return
+        self.trainable.load(found.tensors)
+        self.optimizer.load_state_dict(dict(found.optimizer))
+        self.schedule.load_state_dict(dict(found.schedule))
+        self.best = dict(found.best)
+        self.reports = [EpochReport.model_validate(report) for report in found.reports]
+        self.seconds = found.seconds
+
+    def run(self) -> None:
+        """Train until finished.
+
+        Raises:
+            TrainingError: the loss is no longer a number, or a checkpoint cannot be written.
+        """
+        while not self.finished:
+            self.epoch()
+
+    def epoch(self) -> EpochReport:
+        """Train one epoch, validate, and write the checkpoint.
+
+        Raises:
+            TrainingError: the loss is no longer a number, or the checkpoint cannot be written.
+        """
+        started = time.monotonic()
+        number = len(self.reports) + 1
+        train_loss = self.train_epoch(number)
+        accuracy, loss = self.validate()
+        best = self.improves(accuracy, loss)
+        seconds = time.monotonic() - started
+        report = EpochReport(
+            epoch=number,
+            train_loss=train_loss,
+            validation_loss=loss,
+            validation_accuracy=accuracy,
+            best=best,
+            seconds=seconds,
+        )
+        if best:
+            self.best = self.trainable.snapshot()
+        self.reports.append(report)
+        self.seconds += seconds
+        self.save()
+        self.watcher.epoch(report)
+        return report
+
+    def improves(self, accuracy: float, loss: float) -> bool:
+        """Whether an epoch beats the best so far: more right, or as many with a lower loss."""
+        if self.best_epoch == 0:
+            return True
+        best = self.reports[self.best_epoch - 1]
+        return (accuracy, -loss) > (best.validation_accuracy, -best.validation_loss)
+
+    def save(self) -> None:
+        """Write the checkpoint, where one is kept."""
+        if self.path is None:
+            return
+        state = checkpoint.Checkpoint(
+            identity=self.identity,
+            epoch=len(self.reports),
+            tensors=self.trainable.snapshot(),
+            optimizer=self.optimizer.state_dict(),
+            schedule=self.schedule.state_dict(),
+            best=self.best,
+            reports=[report.model_dump() for report in self.reports],
+            seconds=self.seconds,
+        )
+        checkpoint.save(state, self.path)
+
+    def train_epoch(self, number: int) -> float:
+        """One pass over the training rows; returns the mean loss."""
+        batches = self.batches(number)
+        total = 0.0
+        for step, rows in enumerate(batches, start=1):
+            loss = functional.cross_entropy(
+                self.logits(rows), self.train_targets[rows].to(self.device)
+            )
+            value = loss.item()
+            if not math.isfinite(value):
+                raise TrainingError(
+                    f"The loss is {value} at step {step} of epoch {number}; lower the learning "
+                    f"rate ({self.learning_rate}). The best epoch so far is kept.",
+                    code=TrainingFault.DIVERGED,
+                    field="learning_rate",
+                )
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            self.schedule.step()
+            self.optimizer.zero_grad()
+            total += value * len(rows)
+            self.watcher.step(number, step, len(batches), value)
+        return total / len(self.train_rows)
+
+    def logits(self, rows: Sequence[int]) -> Tensor:
+        """[B, L] scores of training rows, under autograd."""
+        if self.bare_train is not None:
+            return self.trainable.logits(self.bare_train[rows])
+        tokens = pad([self.train_rows[row] for row in rows], self.loaded.tokeniser.pad_id)
+        moved = TokenBatch(tokens.input_ids.to(self.device), tokens.attention_mask.to(self.device))
+        scores: Tensor = self.trainable(self.model, moved)
+        return scores
+
+    def features(self, rows: Sequence[Encoding]) -> Tensor:
+        """[n, D] what the head reads for `rows` with the present tensors, without autograd."""
+        with torch.no_grad():
+            pad_id = self.loaded.tokeniser.pad_id
+            found = features(self.executor, rows, self.trainable.prompts, pad_id=pad_id)
+        return found.to(self.device)
+
+    def validate(self) -> tuple[float, float]:
+        """Accuracy and mean cross-entropy on the validation rows."""
+        with torch.no_grad():
+            found = self.bare_validation
+            if found is None:
+                found = self.features(self.validation_rows)
+            logits = self.trainable.logits(found)
+            expected = self.validation_targets.to(self.device)
+            loss = functional.cross_entropy(logits, expected)
+            right = (logits.argmax(dim=1) == expected).float().mean()
+        return right.item(), loss.item()
+
+    def predict(self, dataset: Dataset) -> list[str]:
+        """The labels that the best epoch's tensors give to rows."""
+        present = self.trainable.snapshot()
+        self.trainable.load(self.best)
+        with torch.no_grad():
+            winners = self.trainable.logits(self.features(self.encode(dataset))).argmax(dim=1)
+        self.trainable.load(present)
+        return [self.labels[winner] for winner in winners.tolist()]
+
+
+def targets(dataset: Dataset, labels: Sequence[str]) -> Tensor:
+    """[n] int64 positions of the rows' labels."""
+    positions = {label: position for position, label in enumerate(labels)}
+    return torch.tensor([positions[example.label] for example in dataset])
+
+
+def check_options(loaded: LoadedBackbone, config: TrainingConfig) -> None:
+    """Refuse options that this backbone cannot be trained with.
+
+    Raises:
+        OptionError: naming the option.
+    """
+    if loaded.backbone.dtype != torch.float32:
+        raise OptionError("Capsules are trained in float32; load the backbone so.", field="dtype")
+    slots = 0 if config.variant is None else variant(config.variant).slots(config.length)
+    longest = loaded.info.max_tokens + slots
+    if config.max_length > longest:
+        raise OptionError(
+            f"max_length {config.max_length} is more than this backbone takes with {slots} capsule "
+            f"token(s): {longest}.",
+            field="max_length",
+        )
+    if config.max_length - slots <= loaded.tokeniser.special_tokens:
+        raise OptionError(
+            f"max_length {config.max_length} leaves no room for text beside {slots} capsule "
+            f"token(s) and {loaded.tokeniser.special_tokens} special tokens; raise it.",
+            field="max_length",
+        )
+
+
+def identity(
+    loaded: LoadedBackbone, config: TrainingConfig, train: Dataset, validation: Dataset
+) -> str:
+    """Digest of what decides a run's outcome."""
+    parts = (
+        loaded.info.fingerprint,
+        config.model_dump_json(),
+        train.digest,
+        validation.digest,
+        "\0".join(train.labels),
+    )
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""How a capsule token is formed at each layer, one file a variant."""

@@ -1,0 +1,48 @@
+"""What a variant has to say about itself."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from capsules.core import Geometry
+
+
+class Variant(Protocol):
+    """One way of forming the capsule tokens of a layer from its input and the learned tensors.
+
+    A variant is stateless: its learned tensors are passed in, so rows of many tasks share one
+    call. The tensors' leading axis in a capsule file is the injection (one a layer).
+    """
+
+    name: ClassVar[str]
+
+    def shapes(
+        self, geometry: Geometry, injections: int, length: int
+    ) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the learned tensors, head excluded, as in the capsule file."""
+        ...
+
+    def slots(self, length: int) -> int:
+        """How many positions a capsule of this length takes in the sequence."""
+        ...
+
+    def initial(
+        self, geometry: Geometry, injections: int, length: int, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Start values for training, float32, shaped as :meth:`shapes` says."""
+        ...
+
+    def prompt(self, tensors: Mapping[str, Tensor], hidden: Tensor, weights: Tensor) -> Tensor:
+        """The capsule tokens that enter one layer.
+
+        Args:
+            tensors: the learned tensors of this layer, one per row, each [B, ...].
+            hidden: [B, S, D] the layer's input before injection.
+            weights: [B, S] that average the positions the method averages at this layer.
+
+        Returns:
+            [B, slots, D] in the accumulation dtype.
+        """
+        ...

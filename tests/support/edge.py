@@ -1,0 +1,131 @@
+"""The HTTP edge for tests: on a fake engine, or all of it on a tiny backbone, in process or served."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from service.engine.records import Outcome, RowRequest
+from service.errors import DeadlineExceeded
+from service.metrics import Metrics
+from service.registry.registry import Registry
+from service.settings import Settings
+from service.startup import Assemble
+from service.state import BackboneFacts, Warm
+from service.store import open_store
+from tests.service.registry.samples import INFO
+from tests.support.fake_engine import FakeEngine
+
+PATIENCE_S = 20.0
+
+FACTS = BackboneFacts(
+    id=INFO.id,
+    family=INFO.family,
+    architecture=INFO.architecture,
+    hidden_size=INFO.hidden_size,
+    num_layers=INFO.num_layers,
+    parameters=INFO.parameters,
+    vocab_size=INFO.vocab_size,
+    max_tokens=INFO.max_tokens,
+    fingerprint=INFO.fingerprint,
+    device="cpu",
+    dtype="float32",
+    executor="fake",
+    path=str(INFO.path),
+)
+
+
+class EdgeEngine(FakeEngine):
+    """A fake engine that knows of time limits and health.
+
+    Attributes:
+        asked: the rows of every call.
+        cancelled: calls whose caller went away.
+        result: answers every call instead of the fake, where it is set.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.healthy = True
+        self.asked: list[Sequence[RowRequest]] = []
+        self.cancelled = 0
+        self.result: Outcome | None = None
+
+    async def classify(self, rows: Sequence[RowRequest], *, timeout: float) -> Outcome:  # noqa: ASYNC109 - the engine's interface
+        self.asked.append(rows)
+        try:
+            async with asyncio.timeout(timeout):
+                outcome = await super().classify(rows, timeout=timeout)
+        except TimeoutError:
+            raise DeadlineExceeded("Too slow.", code="deadline_exceeded") from None
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return outcome if self.result is None else self.result
+
+
+def settings_for(folder: Path, **changes: Any) -> Settings:
+    """Settings that keep to a folder and load nothing that ships with the server."""
+    return Settings(**{"data_dir": folder, "load_zoo": False, **changes})
+
+
+def with_engine(engine: EdgeEngine, artefacts: Sequence[bytes] = ()) -> Assemble:
+    """Assembles a real registry and store with a fake engine, and uploads artefacts."""
+
+    @asynccontextmanager
+    async def build(settings: Settings, metrics: Metrics) -> AsyncIterator[Warm]:
+        store = await asyncio.to_thread(open_store, settings.data_dir)
+        try:
+            registry = Registry(store, engine, INFO, observer=metrics)
+            await registry.load()
+            for artefact in artefacts:
+                await registry.upload(artefact)
+            metrics.watch(lambda: engine.waiting, lambda: {"device": 0, "host": 0})
+            yield Warm(engine=engine, registry=registry, backbone=FACTS)
+        finally:
+            await asyncio.to_thread(store.close)
+
+    return build
+
+
+@contextmanager
+def serving(app: FastAPI, *, ready: bool = True) -> Iterator[str]:
+    """Serve an app over real HTTP on a free port of this machine, and give its URL.
+
+    Args:
+        app: is served in a thread.
+        ready: wait until it is warm.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        app, http="httptools", lifespan="on", log_config=None, access_log=False, ws="none"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    try:
+        wait_until(lambda: server.started and (app.state.live.phase == "ready" or not ready))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive(), "the server did not stop"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
+    """Block until a condition holds.
+
+    Raises:
+        AssertionError: it does not, in time.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.005)
