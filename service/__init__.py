@@ -1,0 +1,1 @@
+"""The server: registry, engine, HTTP and console over the capsule method library."""

@@ -1,0 +1,1 @@
+"""Alembic's scripts, run by `service.store.migrate`; forward only, a backup is the way back."""

@@ -1,0 +1,1 @@
+"""One file per schema revision, applied in the order of their numbers."""

@@ -1,0 +1,108 @@
+"""The store in one SQLite file: the embedded default."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from threading import Lock
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.orm import Session
+
+from service.store.errors import StoreUnavailable
+from service.store.sql import SqlStore, utc_now
+
+BEGIN = "sqlite_begin"
+"""Execution option of a connection: the statement that begins its transactions."""
+
+PATIENCE_S = 10.0
+"""How long a call waits for another writer, or for a free connection, before it gives up."""
+
+
+class SqliteStore(SqlStore):
+    """A `Store` in a SQLite file; several processes may share the file.
+
+    Args:
+        path: The database file; created where it is missing, in a folder that exists.
+        clock: Tells the time that is stamped on what is written.
+        patience_s: Seconds to wait for another writer before `StoreUnavailable`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Callable[[], datetime] = utc_now,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        super().__init__(sqlite_engine(path, patience_s), clock)
+        self.patience_s = patience_s
+        self.turn = Lock()
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """Open a transaction that no other writer overlaps, committed at the end.
+
+        Writers of this process queue here. SQLite makes those it turns away sleep and try again,
+        which starves some of many for seconds, each with a connection in hand.
+        """
+        if not self.turn.acquire(timeout=self.patience_s):
+            raise StoreUnavailable(
+                f"the database was locked by other writers for {self.patience_s:g} s; retry"
+            )
+        try:
+            with super().writing() as session:
+                yield session
+        finally:
+            self.turn.release()
+
+    def serialise(self, session: Session) -> None:
+        """Take SQLite's one write lock, by beginning with it.
+
+        A transaction that began as a reader may not become a writer once another has written.
+        """
+        session.connection(execution_options={BEGIN: "BEGIN IMMEDIATE"})
+
+
+def sqlite_engine(path: Path, patience_s: float) -> Engine:
+    """Return an engine whose every connection is set up for durability and concurrency.
+
+    Args:
+        path: The database file.
+        patience_s: Seconds to wait for a lock or for a pooled connection.
+    """
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": patience_s},
+        pool_size=8,
+        max_overflow=32,
+        pool_timeout=patience_s,
+        hide_parameters=True,
+    )
+    event.listen(engine, "connect", lambda connection, _entry: configure(connection))
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+def configure(connection: sqlite3.Connection) -> None:
+    """Set up a new connection.
+
+    Raises:
+        StoreUnavailable: If the file system cannot carry a write-ahead log.
+    """
+    # The driver's own transaction control begins too late and never before a read or DDL.
+    connection.isolation_level = None
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise StoreUnavailable(
+            f"the database cannot use a write-ahead log (journal mode {mode!r}); put the data "
+            "directory on a local file system"
+        )
+    # A commit returns only when it is on disk: NORMAL, the usual companion of WAL, may lose it.
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def begin(connection: Connection) -> None:
+    """Begin a transaction as its connection asks: a reader's snapshot unless told otherwise."""
+    connection.exec_driver_sql(connection.get_execution_options().get(BEGIN, "BEGIN"))
