@@ -4,13 +4,15 @@ Knows nothing of families, tasks or files: it is given a list of layers and, for
 pass, which learned tensors belong to which rows.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import finalize, ref
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from capsules.functional import pool_weights, replace_slots
 from capsules.variants.base import Variant
@@ -46,13 +48,18 @@ class Prompts:
         return max((group.slots for group in self.groups), default=0)
 
     def slot_mask(self, rows: int, device: torch.device) -> Tensor:
-        """[B, K] bool, True where a row uses a slot; shorter capsules leave the last ones unused."""
-        mask = torch.zeros(rows, self.slots, dtype=torch.bool, device=device)
+        """[B, K] bool, True where a row uses a slot.
+
+        Shorter capsules leave the first ones unused, so that every capsule stands right before its
+        text: distances, which relative positions and windows are made of, are as they are alone.
+        """
+        slots = self.slots
+        mask = torch.zeros(rows, slots, dtype=torch.bool, device=device)
         for group in self.groups:
             if group.rows is None:
-                mask[:, : group.slots] = True
+                mask[:, slots - group.slots :] = True
             else:
-                mask[group.rows, : group.slots] = True
+                mask[group.rows, slots - group.slots :] = True
         return mask
 
 
@@ -82,20 +89,21 @@ class Pass:
 class Injector:
     """Forward pre-hooks on a family's layers; inert outside :meth:`active`.
 
-    One thread at a time may run the layers, since the hooks read the pass that is active.
+    One thread at a time may run the layers, since the hooks read the pass that is active. The hooks
+    come off with the injector, so that a backbone can outlive any number of them.
     """
 
     def __init__(self, layers: Sequence[nn.Module]) -> None:
         self.current: Pass | None = None
         self.handles = [
-            layer.register_forward_pre_hook(self.hook_for(index), with_kwargs=True)
+            layer.register_forward_pre_hook(hook_for(ref(self), index), with_kwargs=True)
             for index, layer in enumerate(layers)
         ]
+        finalize(self, remove, self.handles)
 
     def remove(self) -> None:
         """Take the hooks off the layers again."""
-        for handle in self.handles:
-            handle.remove()
+        remove(self.handles)
 
     @contextmanager
     def active(self, prompts: Prompts, token_mask: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
@@ -122,18 +130,26 @@ class Injector:
         finally:
             self.current = None
 
-    def hook_for(self, index: int) -> Any:
-        """The pre-hook of layer `index`: replaces the slots in the layer's first argument."""
 
-        def hook(
-            _layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-        ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-            if self.current is None:
-                return None
-            hidden = inject(self.current, args[0], index)
-            return (hidden, *args[1:]), kwargs
+def hook_for(injector: "ref[Injector]", index: int) -> Any:
+    """The pre-hook of layer `index`: replaces the slots in the layer's first argument."""
 
-        return hook
+    def hook(
+        _layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        alive = injector()
+        if alive is None or alive.current is None:
+            return None
+        hidden = inject(alive.current, args[0], index)
+        return (hidden, *args[1:]), kwargs
+
+    return hook
+
+
+def remove(handles: Iterable[RemovableHandle]) -> None:
+    """Take hooks off their modules."""
+    for handle in handles:
+        handle.remove()
 
 
 def inject(current: Pass, hidden: Tensor, index: int) -> Tensor:
@@ -150,13 +166,14 @@ def inject(current: Pass, hidden: Tensor, index: int) -> Tensor:
     groups = current.prompts.groups
     if len(groups) == 1 and groups[0].rows is None:
         return replace_slots(hidden, group_prompt(current, 0, hidden, index))
-    prompts = hidden[:, : current.prompts.slots].clone()
+    slots = current.prompts.slots
+    prompts = hidden[:, :slots].clone()
     for position, group in enumerate(groups):
         prompt = group_prompt(current, position, hidden, index).to(hidden.dtype)
         if group.rows is None:
-            prompts[:, : group.slots] = prompt
+            prompts[:, slots - group.slots :] = prompt
         else:
-            prompts[group.rows, : group.slots] = prompt
+            prompts[group.rows, slots - group.slots :] = prompt
     return replace_slots(hidden, prompts)
 
 

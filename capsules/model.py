@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,14 +42,12 @@ class InjectedBackbone:
 
 def pad(encodings: Sequence[Encoding], pad_id: int) -> TokenBatch:
     """Right-pad rows to the longest of them, on the CPU."""
-    longest = max(len(encoding.input_ids) for encoding in encodings)
-    input_ids = torch.full((len(encodings), longest), pad_id, dtype=torch.int64)
-    attention_mask = torch.zeros((len(encodings), longest), dtype=torch.bool)
+    lengths = np.array([len(encoding.input_ids) for encoding in encodings])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    input_ids = np.full(mask.shape, pad_id, dtype=np.int64)
     for row, encoding in enumerate(encodings):
-        length = len(encoding.input_ids)
-        input_ids[row, :length] = torch.tensor(encoding.input_ids)
-        attention_mask[row, :length] = True
-    return TokenBatch(input_ids=input_ids, attention_mask=attention_mask)
+        input_ids[row, : lengths[row]] = encoding.input_ids
+    return TokenBatch(input_ids=torch.from_numpy(input_ids), attention_mask=torch.from_numpy(mask))
 
 
 def shared_prompts(

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import struct
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,10 @@ def dump(capsule: Capsule) -> bytes:
         capsule.manifest.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":")
     )
     tensors = {name: capsule.tensors[name].contiguous() for name in sorted(capsule.tensors)}
-    return safetensors.torch.save(tensors, metadata={METADATA_KEY: manifest})
+    data = safetensors.torch.save(tensors, metadata={METADATA_KEY: manifest})
+    # Thousands of long labels can outgrow the header that a reader accepts.
+    read_header(data)
+    return data
 
 
 def parse(data: bytes) -> Capsule:
@@ -59,13 +63,7 @@ def parse(data: bytes) -> Capsule:
         ArtefactError: with the fault of the first check that fails.
     """
     header = read_header(data)
-    try:
-        tensors = safetensors.torch.load(data)
-    except (safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise ArtefactError(
-            f"The safetensors header is not valid: {error}.", code=ArtefactFault.INVALID_HEADER
-        ) from error
-    capsule = Capsule(manifest=read_manifest(header), tensors=tensors)
+    capsule = Capsule(tensors=read_tensors(data), manifest=read_manifest(header))
     check_manifest(capsule.manifest)
     check_tensors(capsule.manifest, capsule.tensors)
     return capsule
@@ -108,7 +106,9 @@ def read_header(data: bytes) -> dict[str, Any]:
     if length > len(data) - LENGTH_BYTES:
         raise truncated(f"the header claims {length} bytes")
     try:
-        header = json.loads(data[LENGTH_BYTES : LENGTH_BYTES + length])
+        header = json.loads(
+            data[LENGTH_BYTES : LENGTH_BYTES + length], object_pairs_hook=distinct_keys
+        )
     except (ValueError, RecursionError) as error:
         raise ArtefactError(
             f"The safetensors header is not valid JSON: {error}.",
@@ -148,6 +148,35 @@ def truncated(evidence: str) -> ArtefactError:
     )
 
 
+def distinct_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; readers differ in which of two equal keys they take, so neither is.
+
+    Raises:
+        ValueError: a key occurs twice.
+    """
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        twice = next(name for name, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {twice!r} occurs twice")
+    return value
+
+
+def read_tensors(data: bytes) -> dict[str, torch.Tensor]:
+    """The tensors of a file whose header :func:`read_header` has accepted.
+
+    Raises:
+        ArtefactError: names, types, shapes and offsets do not fit each other or the file.
+    """
+    try:
+        return safetensors.torch.load(data)
+    # The last two come from torch, for empty tensors with sizes that no tensor can have.
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArtefactError(
+            f"The safetensors header is not valid: {reason}.", code=ArtefactFault.INVALID_HEADER
+        ) from error
+
+
 def read_manifest(header: Mapping[str, Any]) -> Manifest:
     """The manifest from a safetensors header.
 
@@ -163,7 +192,7 @@ def read_manifest(header: Mapping[str, Any]) -> Manifest:
             field=METADATA_KEY,
         )
     try:
-        value = json.loads(metadata[METADATA_KEY])
+        value = json.loads(metadata[METADATA_KEY], object_pairs_hook=distinct_keys)
     except (ValueError, RecursionError) as error:
         raise ArtefactError(
             f"The manifest is not valid JSON: {error}.",

@@ -106,6 +106,10 @@ class Backbone(ABC):
             slots: K.
         """
 
+    def move(self, device: torch.device) -> None:
+        """Move the weights to a device."""
+        nn.Module.to(self.model, device)
+
     @property
     def device(self) -> torch.device:
         """Where the weights are."""

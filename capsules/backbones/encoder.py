@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,9 @@ class Encoder(Backbone):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__(model)
         config = model.config
+        # Typed loosely, since transformers types submodules as any module.
+        self.embeddings: Any = model.embeddings
+        self.encoder: Any = model.encoder
         # RoBERTa numbers positions from padding_idx + 1, which costs that many of them.
         offset = 0 if config.model_type == "bert" else config.pad_token_id + 1
         self.max_tokens = config.max_position_embeddings - offset
@@ -38,12 +41,12 @@ class Encoder(Backbone):
     @property
     def layers(self) -> Sequence[nn.Module]:
         """The encoder's layers."""
-        layers: Sequence[nn.Module] = self.model.encoder.layer
+        layers: Sequence[nn.Module] = self.encoder.layer
         return layers
 
     def embed(self, tokens: TokenBatch) -> Tensor:
         """Word + position + type embeddings after their norm, [B, T, D]."""
-        embedded: Tensor = self.model.embeddings(input_ids=tokens.input_ids)
+        embedded: Tensor = self.embeddings(input_ids=tokens.input_ids)
         return embedded
 
     def run(self, hidden: Tensor, mask: Tensor, slots: int) -> Tensor:
@@ -51,7 +54,7 @@ class Encoder(Backbone):
         attention = create_bidirectional_mask(
             config=self.model.config, inputs_embeds=hidden, attention_mask=mask
         )
-        output: Tensor = self.model.encoder(hidden, attention_mask=attention).last_hidden_state
+        output: Tensor = self.encoder(hidden, attention_mask=attention).last_hidden_state
         return output
 
     def read(self, hidden: Tensor, mask: Tensor, slots: int) -> Tensor:

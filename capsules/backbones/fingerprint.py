@@ -98,7 +98,7 @@ def tokenizer_digest(folder: Path) -> bytes:
 def weights_digest(folder: Path) -> bytes:
     """sha256 over all floating-point tensors in the order of their names."""
     digests = {
-        name: hashlib.sha256(tensor.contiguous().flatten().view(torch.uint8).numpy()).digest()
+        name: hashlib.sha256(memoryview(raw_bytes(tensor))).digest()
         + f"{tensor.dtype}{tuple(tensor.shape)}".encode()
         for name, tensor in stored_tensors(folder)
         if tensor.is_floating_point()
@@ -107,6 +107,11 @@ def weights_digest(folder: Path) -> bytes:
     for name in sorted(digests):
         total.update(name.encode() + b"\0" + digests[name])
     return total.digest()
+
+
+def raw_bytes(tensor: torch.Tensor) -> Any:
+    """The tensor's memory as an array of bytes, without a copy where it is contiguous."""
+    return tensor.contiguous().flatten().view(torch.uint8).numpy()
 
 
 def stored_tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:

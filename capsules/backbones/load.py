@@ -38,8 +38,9 @@ def load_source(source: BackboneSource, device: torch.device, dtype: torch.dtype
             code=BackboneFault.CORRUPT,
         ) from error
     adapter = backbone_class(config.model_type)
-    model = adapter.load_model(source.folder, dtype).to(device)
+    model = adapter.load_model(source.folder, dtype)
     backbone = adapter(model)
+    backbone.move(device)
     info = BackboneInfo(
         id=source.id,
         family=adapter.family,

@@ -23,7 +23,8 @@ def length_bucketed(
     Returns:
         Batches of row numbers that hold every row once.
     """
-    generator = torch.Generator().manual_seed(seed * 100_003 + epoch)
+    # A generator takes seeds below 2**64 only.
+    generator = torch.Generator().manual_seed((seed * 100_003 + epoch) % 2**63)
     order = torch.randperm(len(lengths), generator=generator).tolist()
     pool_size = batch_size * POOL_BATCHES
     batches: list[list[int]] = []

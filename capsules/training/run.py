@@ -216,7 +216,7 @@ class Run:
                     code=TrainingFault.DIVERGED,
                     field="learning_rate",
                 )
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             self.optimizer.step()
             self.schedule.step()
             self.optimizer.zero_grad()

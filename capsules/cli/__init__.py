@@ -1,0 +1,1 @@
+"""The commands that need no server: train, evaluate and inspect."""

@@ -1,0 +1,285 @@
+"""`capsule train`: from a file of labelled rows to a capsule file."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import ValidationError
+
+from capsules.artefact.checks import check_manifest
+from capsules.artefact.file import digest, dump
+from capsules.artefact.manifest import Manifest
+from capsules.backbones.base import BackboneInfo
+from capsules.backbones.load import load
+from capsules.cli.data import (
+    Reader,
+    count,
+    fields_of,
+    limits_from,
+    warn_of_contradictions,
+    warn_of_overlap,
+)
+from capsules.cli.failure import INTERRUPTED, Failure, Misuse
+from capsules.cli.output import Output, pairs_table, say
+from capsules.cli.progress import TrainingBar
+from capsules.cli.threads import limit_threads
+from capsules.data.base import Dataset
+from capsules.data.split import split
+from capsules.errors import ArtefactError, TrainingFault
+from capsules.evaluation.metrics import Report
+from capsules.training.config import TrainingConfig
+from capsules.training.finish import finish, reference
+from capsules.training.run import Run
+from capsules.variants.registry import variant
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What the command was asked to do; see its options.
+
+    Attributes:
+        options: of `TrainingConfig`, by name; None where the default is wanted.
+    """
+
+    data: Path
+    validation: Path | None
+    validation_fraction: float
+    test: Path | None
+    label_field: str
+    max_bad_rows: str | None
+    backbone: str
+    device: str
+    threads: int | None
+    output: Path | None
+    checkpoint: Path | None
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """The rows of a run, all under the labels of the training rows."""
+
+    train: Dataset
+    validation: Dataset
+    test: Dataset | None
+
+    @property
+    def bad_rows(self) -> int:
+        """Rows left out of the files."""
+        return sum(rows.bad_rows for rows in (self.train, self.validation, self.test) if rows)
+
+
+def run(request: Training, output: Output) -> None:
+    """Train a capsule, write it, and show how good it is.
+
+    Raises:
+        Failure: an option cannot be used, or the file cannot be written.
+        CapsuleError: the data or the backbone cannot be used, or training fails.
+        typer.Exit: interrupted; what has been trained so far is kept.
+    """
+    config = config_from(request.options)
+    path = request.output or Path(f"{config.task}.safetensors")
+    checkpoint = request.checkpoint or path.with_suffix(".checkpoint")
+    require_writable(path, "--output")
+    require_writable(checkpoint, "--checkpoint")
+    splits = read_splits(request, config)
+    limit_threads(request.threads)
+    loaded = load(request.backbone, device=request.device, dtype="float32")
+    config = fitted(config, request.options, loaded.info)
+    rehearse(config, splits.train.labels, loaded.info)
+    bar = TrainingBar(config.epochs)
+    training = Run(
+        loaded, config, splits.train, splits.validation, checkpoint_path=checkpoint, watcher=bar
+    )
+    if training.reports:
+        say(f"Going on after epoch {len(training.reports)} of {config.epochs} from {checkpoint}.")
+    try:
+        with bar:
+            training.run()
+        complete(training, splits, path, checkpoint, output)
+    except KeyboardInterrupt:
+        say(kept(training, checkpoint), style="yellow")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def config_from(options: Mapping[str, Any]) -> TrainingConfig:
+    """The options that were given, checked.
+
+    Raises:
+        Misuse: naming every one that cannot be used.
+    """
+    try:
+        return TrainingConfig(**{k: value for k, value in options.items() if value is not None})
+    except ValidationError as error:
+        raise misuse_of(error) from error
+
+
+def misuse_of(error: ValidationError) -> Misuse:
+    """Every fault that pydantic found, a line each, by the name of its option."""
+    faults = [
+        f"--{str(fault['loc'][0]).replace('_', '-')} {fault['input']!r}: {fault['msg']}."
+        for fault in error.errors(include_url=False)
+    ]
+    return Misuse("\n".join(faults))
+
+
+def require_writable(path: Path, option: str) -> None:
+    """Refuse, before any work, a file that could not be written after it.
+
+    Raises:
+        Misuse: it is a folder, or its folder is missing or read-only.
+    """
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise Misuse(f"{option}: {path} is a folder; name a file.")
+    if not folder.is_dir():
+        raise Misuse(f"{option}: the folder {folder} does not exist; make it first.")
+    if not os.access(folder, os.W_OK):
+        raise Misuse(f"{option}: the folder {folder} cannot be written to; choose another.")
+
+
+def read_splits(request: Training, config: TrainingConfig) -> Splits:
+    """The rows to learn from, to choose the best epoch by, and to measure it on.
+
+    Raises:
+        Failure: an option cannot be used.
+        CapsuleError: a file cannot be.
+    """
+    reader = Reader(
+        fields=fields_of(config.template),
+        label_field=request.label_field,
+        limits=limits_from(request.max_bad_rows),
+    )
+    train = reader.read(request.data)
+    labels = train.labels
+    if request.validation is not None:
+        validation = reader.read(request.validation, labels=labels)
+    else:
+        parts = split(train, fraction=request.validation_fraction, seed=config.seed)
+        train, validation = parts.train, parts.validation
+    test = None if request.test is None else reader.read(request.test, labels=labels)
+    warn_of_contradictions(train)
+    warn_of_overlap(train, validation, "validation")
+    if test is not None:
+        warn_of_overlap(train, test, "test")
+    return Splits(train=train, validation=validation, test=test)
+
+
+def fitted(
+    config: TrainingConfig, options: Mapping[str, Any], info: BackboneInfo
+) -> TrainingConfig:
+    """The options for a backbone that may take less text than the default length."""
+    if options.get("max_length") is not None:
+        return config
+    assert config.variant is not None, "the command trains capsules only"
+    longest = info.max_tokens + variant(config.variant).slots(config.length)
+    return config.model_copy(update={"max_length": min(config.max_length, longest)})
+
+
+def rehearse(config: TrainingConfig, labels: Sequence[str], info: BackboneInfo) -> None:
+    """Refuse now what would be refused when the trained capsule is written.
+
+    Raises:
+        Misuse: naming the option.
+    """
+    assert config.variant is not None, "the command trains capsules only"
+    try:
+        manifest = Manifest(
+            task=config.task,
+            description=config.description,
+            backbone=reference(info),
+            variant=config.variant,
+            length=config.length,
+            labels=list(labels),
+            template=config.template,
+            max_length=config.max_length,
+        )
+        check_manifest(manifest)
+    except ValidationError as error:
+        raise misuse_of(error) from error
+    except ArtefactError as error:
+        raise Misuse(error.message, code=error.code) from error
+
+
+def complete(
+    training: Run, splits: Splits, path: Path, checkpoint: Path, output: Output
+) -> None:
+    """Measure a finished run, write its capsule, and show both.
+
+    Raises:
+        Failure: the file cannot be written.
+    """
+    measured: dict[str, float] = {}
+    if splits.test is not None:
+        truth = [example.label for example in splits.test]
+        report = Report.from_labels(truth, training.predict(splits.test), labels=training.labels)
+        measured = {"test_accuracy": report.accuracy, "test_macro_f1": report.macro_f1}
+    capsule = finish(training, test_rows=len(splits.test or ()), metrics=measured)
+    data = dump(capsule)
+    write(path, data)
+    checkpoint.unlink(missing_ok=True)
+    record = capsule.manifest.training
+    assert record is not None, "finish records it"
+    document = {
+        "task": capsule.manifest.task,
+        "file": str(path),
+        "digest": digest(data),
+        "bytes": len(data),
+        "labels": len(capsule.manifest.labels),
+        "rows": record.splits.model_dump(),
+        "bad_rows": splits.bad_rows,
+        "epochs": record.epochs,
+        "best_epoch": record.best_epoch,
+        "seconds": record.duration_seconds,
+        "metrics": record.metrics,
+    }
+    facts = [*flattened(document)]
+    output.show(document=document, rows=facts, table=lambda: pairs_table("Trained", facts))
+    if output.human:
+        say(f"Serve it with: capsule push {path}")
+
+
+def flattened(document: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """The result as names and values, without the levels of the document."""
+    facts: list[tuple[str, object]] = []
+    for name, value in document.items():
+        if name == "rows":
+            facts += [(f"{part}_rows", rows) for part, rows in value.items()]
+        elif name == "metrics":
+            facts += [(metric, f"{score:.4f}") for metric, score in value.items()]
+        else:
+            facts.append((name, value))
+    return facts
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file so that it is either whole or not there.
+
+    Raises:
+        Failure: it cannot be written.
+    """
+    passing = path.with_name(f".{path.name}.partial")
+    try:
+        passing.write_bytes(data)
+        passing.replace(path)
+    except OSError as error:
+        passing.unlink(missing_ok=True)
+        raise Failure(
+            f"{path} cannot be written: {error.strerror}. The trained epochs are kept; free some "
+            "space and repeat the command.",
+            code=TrainingFault.UNWRITABLE_OUTPUT,
+        ) from error
+
+
+def kept(training: Run, checkpoint: Path) -> str:
+    """What is left of an interrupted run, and how to go on."""
+    epochs = len(training.reports)
+    if not epochs:
+        return "Interrupted before the first epoch was finished; nothing is kept."
+    return (
+        f"Interrupted. {count(epochs, 'epoch')} of {training.config.epochs} kept in {checkpoint}; "
+        "repeat the command to go on from there."
+    )
