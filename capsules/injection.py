@@ -99,7 +99,7 @@ class Injector:
             layer.register_forward_pre_hook(hook_for(ref(self), index), with_kwargs=True)
             for index, layer in enumerate(layers)
         ]
-        finalize(self, remove, self.handles)
+        finalize(self, remove, self.handles).atexit = False
 
     def remove(self) -> None:
         """Take the hooks off the layers again."""

@@ -171,7 +171,7 @@ def read_tensors(data: bytes) -> dict[str, torch.Tensor]:
         return safetensors.torch.load(data)
     # The last two come from torch, for empty tensors with sizes that no tensor can have.
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0]
         raise ArtefactError(
             f"The safetensors header is not valid: {reason}.", code=ArtefactFault.INVALID_HEADER
         ) from error

@@ -37,7 +37,8 @@ def load_pretrained(
             output_loading_info=True,
             **options,
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    # Every error, since damaged files surface as whatever the libraries beneath trip over.
+    except Exception as error:
         raise BackboneError(
             f"The backbone in {folder} cannot be loaded: {error}", code=BackboneFault.CORRUPT
         ) from error

@@ -8,10 +8,11 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from capsules.errors import BackboneError, BackboneFault
 
@@ -115,19 +116,46 @@ def raw_bytes(tensor: torch.Tensor) -> Any:
 
 
 def stored_tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor of the checkpoint, one in memory at a time where the format allows it."""
-    safetensors_files = sorted(folder.glob("*.safetensors"))
-    pickle_files = sorted(folder.glob("pytorch_model*.bin"))
-    if not safetensors_files and not pickle_files:
-        raise BackboneError(
-            f"{folder} holds no weights; put model.safetensors beside config.json.",
-            code=BackboneFault.NOT_FOUND,
-        )
-    for path in safetensors_files:
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - not a mapping
-                yield name, file.get_tensor(name)
-    if safetensors_files:
-        return
-    for path in pickle_files:
-        yield from torch.load(path, map_location="cpu", weights_only=True, mmap=True).items()
+    """Every tensor of the checkpoint, one in memory at a time where the format allows it.
+
+    Raises:
+        BackboneError: there are no weights, or a file of them cannot be read.
+    """
+    for path in weight_files(folder):
+        try:
+            if path.suffix == ".safetensors":
+                with safe_open(path, framework="pt") as file:
+                    for name in file.keys():  # noqa: SIM118 - not a mapping
+                        yield name, file.get_tensor(name)
+            else:
+                state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+                yield from state.items()
+        except (OSError, RuntimeError, UnpicklingError, SafetensorError) as error:
+            raise BackboneError(
+                f"The weights {path} cannot be read ({error}); download them again.",
+                code=BackboneFault.CORRUPT,
+            ) from error
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that transformers loads weights from; others beside them do not count.
+
+    Raises:
+        BackboneError: there are none.
+    """
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        whole, index = folder / name, folder / f"{name}.index.json"
+        if whole.exists():
+            return [whole]
+        if index.exists():
+            shards = read_json(index).get("weight_map")
+            if not isinstance(shards, dict) or not shards:
+                raise BackboneError(
+                    f"{index} has no weight_map, which names the files of weights.",
+                    code=BackboneFault.CORRUPT,
+                )
+            return [folder / name for name in sorted(set(shards.values()))]
+    raise BackboneError(
+        f"{folder} holds no weights; put model.safetensors beside config.json.",
+        code=BackboneFault.NOT_FOUND,
+    )

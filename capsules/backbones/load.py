@@ -5,7 +5,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
 from capsules.backbones.base import BackboneInfo, LoadedBackbone
 from capsules.backbones.device import resolve_device, resolve_dtype
-from capsules.backbones.fingerprint import fingerprint
+from capsules.backbones.fingerprint import fingerprint, read_json
 from capsules.backbones.registry import backbone_class
 from capsules.backbones.source import BackboneSource, resolve
 from capsules.backbones.tokeniser import Tokeniser
@@ -30,9 +30,14 @@ def load(specification: str, *, device: str = "auto", dtype: str = "auto") -> Lo
 
 def load_source(source: BackboneSource, device: torch.device, dtype: torch.dtype) -> LoadedBackbone:
     """Load a backbone whose files have been found; see :func:`load`."""
+    # Read here first: transformers' error for a type it does not know suggests to upgrade it.
+    model_type = read_json(source.folder / "config.json").get("model_type")
+    if model_type is not None:
+        backbone_class(model_type)
     try:
         config = AutoConfig.from_pretrained(source.folder, local_files_only=True)
-    except (OSError, ValueError) as error:
+    # Every error, since damaged files surface as whatever the libraries beneath trip over.
+    except Exception as error:
         raise BackboneError(
             f"The configuration in {source.folder} cannot be used: {error}",
             code=BackboneFault.CORRUPT,
@@ -64,7 +69,7 @@ def load_tokeniser(source: BackboneSource) -> Tokeniser:
     """
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         raise BackboneError(
             f"The tokenizer in {source.folder} cannot be loaded: {error}",
             code=BackboneFault.CORRUPT,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from capsules.cli.failure import Misuse
-from capsules.cli.output import warn
+from capsules.cli.failure import UsageError
+from capsules.cli.output import count, warn
 from capsules.data.base import Dataset
 from capsules.data.duplicates import duplicates, overlap
 from capsules.data.limits import Limits
@@ -56,13 +56,13 @@ def limits_from(max_bad_rows: str | None) -> Limits:
     """The limits that an option's text means: a count, or a fraction where it has a point.
 
     Raises:
-        Misuse: it is no number.
+        UsageError: it is no number.
         OptionError: it is out of range.
     """
     if max_bad_rows is None:
         return Limits()
     if not NUMBER.fullmatch(max_bad_rows):
-        raise Misuse(
+        raise UsageError(
             f"--max-bad-rows {max_bad_rows!r} is no number; give a count such as 5, or a "
             "fraction such as 0.02."
         )
@@ -74,12 +74,12 @@ def fields_of(template: str) -> tuple[str, ...]:
     """The inputs that the option `--template` names.
 
     Raises:
-        Misuse: it is malformed.
+        UsageError: it is malformed.
     """
     try:
         return Template(template).fields
     except ArtefactError as error:
-        raise Misuse(error.message, code=error.code) from error
+        raise UsageError(error.message, code=error.code) from error
 
 
 def warn_of_contradictions(train: Dataset) -> None:
@@ -100,8 +100,3 @@ def warn_of_overlap(train: Dataset, other: Dataset, name: str) -> None:
             f"{found:,} of the {len(other):,} {name} rows occur among the training rows too; "
             "accuracy on them says nothing about new texts."
         )
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

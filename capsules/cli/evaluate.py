@@ -6,11 +6,10 @@ from pathlib import Path
 
 from capsules.artefact.checks import check_backbone
 from capsules.artefact.file import digest, parse
-from capsules.backbones.load import load
+from capsules.cli.backbone import load_backbone
 from capsules.cli.data import Reader, limits_from
 from capsules.cli.output import Output
 from capsules.cli.progress import Bar
-from capsules.cli.threads import limit_threads
 from capsules.evaluation.metrics import Report
 from capsules.evaluation.runner import evaluate
 from capsules.evaluation.table import report_tables
@@ -36,7 +35,7 @@ def run(request: Evaluation, output: Output) -> None:
     """Measure a capsule and show the result.
 
     Raises:
-        Failure: an option cannot be used.
+        CommandError: an option cannot be used.
         CapsuleError: the capsule, the data or the backbone cannot be.
     """
     artefact = request.file.read_bytes()
@@ -47,8 +46,7 @@ def run(request: Evaluation, output: Output) -> None:
         limits=limits_from(request.max_bad_rows),
     )
     dataset = reader.read(request.data, labels=capsule.manifest.labels)
-    limit_threads(request.threads)
-    loaded = load(request.backbone, device=request.device, dtype="float32")
+    loaded = load_backbone(request.backbone, request.device, request.threads)
     check_backbone(capsule.manifest, reference(loaded.info), loaded.info.max_tokens)
     with Bar("evaluating") as bar:
         report = evaluate(

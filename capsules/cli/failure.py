@@ -13,7 +13,7 @@ MISUSE = 2
 INTERRUPTED = 130
 
 
-class Failure(Exception):
+class CommandError(Exception):
     """What was asked for could not be done.
 
     Attributes:
@@ -30,7 +30,7 @@ class Failure(Exception):
         self.code = code
 
 
-class Misuse(Failure):
+class UsageError(CommandError):
     """The command line itself cannot be followed."""
 
     exit_code = MISUSE
@@ -50,7 +50,7 @@ class Commands(TyperGroup):
         """
         try:
             return super().invoke(ctx)
-        except Failure as failure:
+        except CommandError as failure:
             complain(failure.message, failure.code)
             raise typer.Exit(failure.exit_code) from failure
         except CapsuleError as error:

@@ -7,7 +7,9 @@ import typer
 
 ExistingFile = Annotated[
     Path,
-    typer.Argument(metavar="FILE", exists=True, dir_okay=False, readable=True, help="Capsule file."),
+    typer.Argument(
+        metavar="FILE", exists=True, dir_okay=False, readable=True, help="Capsule file."
+    ),
 ]
 DataFile = Annotated[
     Path,

@@ -13,6 +13,9 @@ from rich.text import Text
 UNPRINTABLE = frozenset({"Cc", "Cs"})
 """Unicode categories that steer a terminal, or that it cannot show."""
 
+DIGEST_CHARACTERS = 12
+"""How much of a digest tells people one from another."""
+
 
 class Output:
     """Standard output: a table on a terminal, tab-separated in a pipe, JSON where asked for."""
@@ -104,3 +107,8 @@ def printable(text: str, *, keep: str = "") -> str:
         else character.encode("unicode_escape").decode()
         for character in text
     )
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,17 @@ from capsules.artefact.checks import check_manifest
 from capsules.artefact.file import digest, dump
 from capsules.artefact.manifest import Manifest
 from capsules.backbones.base import BackboneInfo
-from capsules.backbones.load import load
+from capsules.cli.backbone import load_backbone
 from capsules.cli.data import (
     Reader,
-    count,
     fields_of,
     limits_from,
     warn_of_contradictions,
     warn_of_overlap,
 )
-from capsules.cli.failure import INTERRUPTED, Failure, Misuse
-from capsules.cli.output import Output, pairs_table, say
+from capsules.cli.failure import INTERRUPTED, CommandError, UsageError
+from capsules.cli.output import Output, count, pairs_table, say
 from capsules.cli.progress import TrainingBar
-from capsules.cli.threads import limit_threads
 from capsules.data.base import Dataset
 from capsules.data.split import split
 from capsules.errors import ArtefactError, TrainingFault
@@ -60,23 +59,23 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """The rows of a run, all under the labels of the training rows."""
+    """The rows of a run, all under the labels of the training rows.
+
+    Attributes:
+        bad_rows: rows left out of the files.
+    """
 
     train: Dataset
     validation: Dataset
     test: Dataset | None
-
-    @property
-    def bad_rows(self) -> int:
-        """Rows left out of the files."""
-        return sum(rows.bad_rows for rows in (self.train, self.validation, self.test) if rows)
+    bad_rows: int
 
 
 def run(request: Training, output: Output) -> None:
     """Train a capsule, write it, and show how good it is.
 
     Raises:
-        Failure: an option cannot be used, or the file cannot be written.
+        CommandError: an option cannot be used, or the file cannot be written.
         CapsuleError: the data or the backbone cannot be used, or training fails.
         typer.Exit: interrupted; what has been trained so far is kept.
     """
@@ -86,8 +85,7 @@ def run(request: Training, output: Output) -> None:
     require_writable(path, "--output")
     require_writable(checkpoint, "--checkpoint")
     splits = read_splits(request, config)
-    limit_threads(request.threads)
-    loaded = load(request.backbone, device=request.device, dtype="float32")
+    loaded = load_backbone(request.backbone, request.device, request.threads)
     config = fitted(config, request.options, loaded.info)
     rehearse(config, splits.train.labels, loaded.info)
     bar = TrainingBar(config.epochs)
@@ -109,43 +107,43 @@ def config_from(options: Mapping[str, Any]) -> TrainingConfig:
     """The options that were given, checked.
 
     Raises:
-        Misuse: naming every one that cannot be used.
+        UsageError: naming every one that cannot be used.
     """
     try:
         return TrainingConfig(**{k: value for k, value in options.items() if value is not None})
     except ValidationError as error:
-        raise misuse_of(error) from error
+        raise usage_error_of(error) from error
 
 
-def misuse_of(error: ValidationError) -> Misuse:
+def usage_error_of(error: ValidationError) -> UsageError:
     """Every fault that pydantic found, a line each, by the name of its option."""
     faults = [
         f"--{str(fault['loc'][0]).replace('_', '-')} {fault['input']!r}: {fault['msg']}."
         for fault in error.errors(include_url=False)
     ]
-    return Misuse("\n".join(faults))
+    return UsageError("\n".join(faults))
 
 
 def require_writable(path: Path, option: str) -> None:
     """Refuse, before any work, a file that could not be written after it.
 
     Raises:
-        Misuse: it is a folder, or its folder is missing or read-only.
+        UsageError: it is a folder, or its folder is missing or read-only.
     """
     folder = path.absolute().parent
     if path.is_dir():
-        raise Misuse(f"{option}: {path} is a folder; name a file.")
+        raise UsageError(f"{option}: {path} is a folder; name a file.")
     if not folder.is_dir():
-        raise Misuse(f"{option}: the folder {folder} does not exist; make it first.")
+        raise UsageError(f"{option}: the folder {folder} does not exist; make it first.")
     if not os.access(folder, os.W_OK):
-        raise Misuse(f"{option}: the folder {folder} cannot be written to; choose another.")
+        raise UsageError(f"{option}: the folder {folder} cannot be written to; choose another.")
 
 
 def read_splits(request: Training, config: TrainingConfig) -> Splits:
     """The rows to learn from, to choose the best epoch by, and to measure it on.
 
     Raises:
-        Failure: an option cannot be used.
+        CommandError: an option cannot be used.
         CapsuleError: a file cannot be.
     """
     reader = Reader(
@@ -154,18 +152,20 @@ def read_splits(request: Training, config: TrainingConfig) -> Splits:
         limits=limits_from(request.max_bad_rows),
     )
     train = reader.read(request.data)
-    labels = train.labels
+    labels, bad_rows = train.labels, train.bad_rows
     if request.validation is not None:
         validation = reader.read(request.validation, labels=labels)
+        bad_rows += validation.bad_rows
     else:
         parts = split(train, fraction=request.validation_fraction, seed=config.seed)
         train, validation = parts.train, parts.validation
     test = None if request.test is None else reader.read(request.test, labels=labels)
+    bad_rows += 0 if test is None else test.bad_rows
     warn_of_contradictions(train)
     warn_of_overlap(train, validation, "validation")
     if test is not None:
         warn_of_overlap(train, test, "test")
-    return Splits(train=train, validation=validation, test=test)
+    return Splits(train=train, validation=validation, test=test, bad_rows=bad_rows)
 
 
 def fitted(
@@ -183,7 +183,7 @@ def rehearse(config: TrainingConfig, labels: Sequence[str], info: BackboneInfo) 
     """Refuse now what would be refused when the trained capsule is written.
 
     Raises:
-        Misuse: naming the option.
+        UsageError: naming the option.
     """
     assert config.variant is not None, "the command trains capsules only"
     try:
@@ -199,18 +199,16 @@ def rehearse(config: TrainingConfig, labels: Sequence[str], info: BackboneInfo) 
         )
         check_manifest(manifest)
     except ValidationError as error:
-        raise misuse_of(error) from error
+        raise usage_error_of(error) from error
     except ArtefactError as error:
-        raise Misuse(error.message, code=error.code) from error
+        raise UsageError(error.message, code=error.code) from error
 
 
-def complete(
-    training: Run, splits: Splits, path: Path, checkpoint: Path, output: Output
-) -> None:
+def complete(training: Run, splits: Splits, path: Path, checkpoint: Path, output: Output) -> None:
     """Measure a finished run, write its capsule, and show both.
 
     Raises:
-        Failure: the file cannot be written.
+        CommandError: the file cannot be written.
     """
     measured: dict[str, float] = {}
     if splits.test is not None:
@@ -259,15 +257,16 @@ def write(path: Path, data: bytes) -> None:
     """Write a file so that it is either whole or not there.
 
     Raises:
-        Failure: it cannot be written.
+        CommandError: it cannot be written.
     """
     passing = path.with_name(f".{path.name}.partial")
     try:
         passing.write_bytes(data)
         passing.replace(path)
     except OSError as error:
-        passing.unlink(missing_ok=True)
-        raise Failure(
+        with suppress(OSError):
+            passing.unlink()
+        raise CommandError(
             f"{path} cannot be written: {error.strerror}. The trained epochs are kept; free some "
             "space and repeat the command.",
             code=TrainingFault.UNWRITABLE_OUTPUT,

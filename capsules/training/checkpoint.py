@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from torch import Tensor
@@ -70,8 +70,10 @@ def load(path: Path, identity: str) -> Checkpoint | None:
     if not path.exists():
         return None
     try:
+        check_sums(path)
         checkpoint = Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
-    except (OSError, RuntimeError, TypeError, EOFError, UnpicklingError) as error:
+    # Every error, since a damaged file surfaces as whatever the unpickler trips over.
+    except Exception as error:
         raise TrainingError(
             f"The checkpoint {path} cannot be read: {error}. Delete it to start over.",
             code=TrainingFault.CHECKPOINT_MISMATCH,
@@ -85,3 +87,15 @@ def load(path: Path, identity: str) -> Checkpoint | None:
             field="checkpoint",
         )
     return checkpoint
+
+
+def check_sums(path: Path) -> None:
+    """Compare a file's contents with the checksums in it, which torch does not do.
+
+    Raises:
+        BadZipFile: they differ, or the file is no archive as torch writes it.
+    """
+    with ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise BadZipFile(f"{damaged} is damaged")

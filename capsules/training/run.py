@@ -14,7 +14,7 @@ from transformers.optimization import Adafactor, get_linear_schedule_with_warmup
 from capsules.backbones.base import LoadedBackbone
 from capsules.core import Encoding, TokenBatch
 from capsules.data.base import Dataset
-from capsules.errors import OptionError, TrainingError, TrainingFault
+from capsules.errors import DataError, DataFault, OptionError, TrainingError, TrainingFault
 from capsules.evaluation.runner import features
 from capsules.executors.torch import TorchExecutor
 from capsules.model import InjectedBackbone, pad
@@ -60,7 +60,7 @@ class Run:
             watcher: follows the run.
 
         Raises:
-            DataError: the rows are all of one class.
+            DataError: the rows are all of one class, or validation has a label of its own.
             OptionError: the options do not fit the backbone.
             InputError: rows do not fit the template.
             TrainingError: the checkpoint is another run's.
@@ -159,6 +159,8 @@ class Run:
         number = len(self.reports) + 1
         train_loss = self.train_epoch(number)
         accuracy, loss = self.validate()
+        if not math.isfinite(loss):
+            raise self.diverged(loss, f"on the validation rows after epoch {number}")
         best = self.improves(accuracy, loss)
         seconds = time.monotonic() - started
         report = EpochReport(
@@ -210,12 +212,7 @@ class Run:
             )
             value = loss.item()
             if not math.isfinite(value):
-                raise TrainingError(
-                    f"The loss is {value} at step {step} of epoch {number}; lower the learning "
-                    f"rate ({self.learning_rate}). The best epoch so far is kept.",
-                    code=TrainingFault.DIVERGED,
-                    field="learning_rate",
-                )
+                raise self.diverged(value, f"at step {step} of epoch {number}")
             loss.backward()
             self.optimizer.step()
             self.schedule.step()
@@ -223,6 +220,15 @@ class Run:
             total += value * len(rows)
             self.watcher.step(number, step, len(batches), value)
         return total / len(self.train_rows)
+
+    def diverged(self, loss: float, where: str) -> TrainingError:
+        """The error for a loss that is no longer a number."""
+        return TrainingError(
+            f"The loss is {loss} {where}; lower the learning rate ({self.learning_rate}). The best "
+            "epoch so far is kept.",
+            code=TrainingFault.DIVERGED,
+            field="learning_rate",
+        )
 
     def logits(self, rows: Sequence[int]) -> Tensor:
         """[B, L] scores of training rows, under autograd."""
@@ -263,8 +269,20 @@ class Run:
 
 
 def targets(dataset: Dataset, labels: Sequence[str]) -> Tensor:
-    """[n] int64 positions of the rows' labels."""
+    """[n] int64 positions of the rows' labels.
+
+    Raises:
+        DataError: a row has another label.
+    """
     positions = {label: position for position, label in enumerate(labels)}
+    for example in dataset:
+        if example.label not in positions:
+            raise DataError(
+                f"The validation rows have the label {example.label!r}, which no training row has; "
+                "leave these rows out or add it to the training rows.",
+                code=DataFault.UNKNOWN_LABEL,
+                field="labels",
+            )
     return torch.tensor([positions[example.label] for example in dataset])
 
 

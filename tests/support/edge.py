@@ -9,9 +9,13 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import uvicorn
 from fastapi import FastAPI
+from starlette.testclient import TestClient
 
+from capsules.artefact.file import dump
+from capsules.backbones.base import BackboneInfo
 from service.engine.records import Outcome, RowRequest
 from service.errors import DeadlineExceeded
 from service.metrics import Metrics
@@ -20,10 +24,24 @@ from service.settings import Settings
 from service.startup import Assemble
 from service.state import BackboneFacts, Warm
 from service.store import open_store
-from tests.service.registry.samples import INFO
+from tests.support.capsules import random_capsule
 from tests.support.fake_engine import FakeEngine
 
 PATIENCE_S = 20.0
+
+INFO = BackboneInfo(
+    id="tests/none",
+    family="encoder-only",
+    architecture="bert",
+    hidden_size=8,
+    num_layers=2,
+    parameters=1000,
+    vocab_size=100,
+    max_tokens=30,
+    fingerprint="a" * 64,
+    path=Path("nowhere"),
+)
+"""The backbone that the fake engine claims to run."""
 
 FACTS = BackboneFacts(
     id=INFO.id,
@@ -69,6 +87,11 @@ class EdgeEngine(FakeEngine):
             self.cancelled += 1
             raise
         return outcome if self.result is None else self.result
+
+
+def an_artefact(task: str, **capsule: Any) -> bytes:
+    """A capsule file for the fake engine; see `random_capsule`."""
+    return dump(random_capsule(INFO, task=task, **capsule))
 
 
 def settings_for(folder: Path, **changes: Any) -> Settings:
@@ -129,3 +152,31 @@ def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_S) -> No
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.005)
+
+
+@contextmanager
+def client_of(app: FastAPI) -> Iterator[TestClient]:
+    """A client of an app in this process, once the app is ready."""
+    with TestClient(app) as client:
+        wait_until(lambda: app.state.live.phase == "ready")
+        yield client
+
+
+def a_problem(response: httpx2.Response, status: int, code: str) -> dict[str, Any]:
+    """The problem document in a response, which must be a whole one."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    problem: dict[str, Any] = response.json()
+    assert (response.status_code, problem["code"]) == (status, code), problem
+    assert problem["type"] == f"urn:capsule:problem:{code}"
+    assert problem["status"] == status
+    assert problem["request_id"] == response.headers["x-request-id"]
+    assert problem["title"]
+    assert problem["detail"]
+    assert problem["errors"]
+    assert problem["error"] == {
+        "message": problem["detail"],
+        "type": "invalid_request_error" if status < 500 else "server_error",
+        "param": problem["errors"][0]["field"],
+        "code": code,
+    }
+    return problem

@@ -1,0 +1,148 @@
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from capsules import zoo
+from capsules.artefact.checks import check_backbone, check_manifest, check_tensors
+from capsules.artefact.file import dump, parse, read_header
+from capsules.artefact.manifest import TASK_NAME, Manifest, json_schema, parse_manifest
+from capsules.errors import ArtefactError, ArtefactFault
+from tests.support.capsules import random_capsule
+from tests.support.files import INFO, manifest_of
+
+DOCS = Path(__file__).parents[3] / "docs"
+SHIPPED = sorted((Path(zoo.__file__).parent / "artefacts").glob("*.safetensors"))
+COMMAND = (
+    'python -c "import json; from capsules.artefact.manifest import json_schema; '
+    'print(json.dumps(json_schema(), indent=2))" > docs/manifest.schema.json'
+)
+
+
+@pytest.fixture(scope="module")
+def published() -> Any:
+    return json.loads((DOCS / "manifest.schema.json").read_text())
+
+
+@pytest.fixture
+def keys() -> dict[str, Any]:
+    return random_capsule(INFO).manifest.model_dump(mode="json")
+
+
+def test_the_published_schema_is_current() -> None:
+    text = (DOCS / "manifest.schema.json").read_text()
+    assert text == json.dumps(json_schema(), indent=2) + "\n", f"out of date, run: {COMMAND}"
+    assert COMMAND in (DOCS / "artefact-format.md").read_text()
+
+
+def test_the_published_schema_is_a_schema(published: Any) -> None:
+    jsonschema.Draft202012Validator.check_schema(published)
+    assert published["$schema"] == jsonschema.Draft202012Validator.META_SCHEMA["$id"]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_manifests_follow_the_published_schema(path: Path, published: Any) -> None:
+    jsonschema.validate(manifest_of(path.read_bytes()), published)
+
+
+def test_written_manifests_follow_the_published_schema(published: Any) -> None:
+    jsonschema.validate(manifest_of(dump(random_capsule(INFO))), published)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"task": "A b"},
+        {"task": "a" * 64},
+        {"layers": "odd"},
+        {"labels": ["one"]},
+        {"length": 0},
+        {"golden": [{"inputs": {}, "label": "a", "probs": [2.0]}]},
+        {"more": 1},
+        {"backbone": {"id": "x"}},
+        {"template": ""},
+    ],
+    ids=str,
+)
+def test_schema_and_library_refuse_the_same(
+    change: dict[str, Any], keys: dict[str, Any], published: Any
+) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**keys, **change}, published)
+    with pytest.raises(ArtefactError):
+        parse_manifest({**keys, **change})
+
+
+def test_defaults_may_be_left_out(keys: dict[str, Any], published: Any) -> None:
+    few = {name: keys[name] for name in ("schema_version", "task", "backbone", "labels")}
+    jsonschema.validate(few, published)
+    manifest = parse_manifest(few)
+    assert (manifest.variant, manifest.length, manifest.layers) == ("addition", 1, "all")
+    assert (manifest.template, manifest.max_length) == ("{text}", 512)
+    assert manifest.injections == INFO.num_layers
+
+
+def test_a_manifest_cannot_be_changed(keys: dict[str, Any]) -> None:
+    manifest = parse_manifest(keys)
+    with pytest.raises(ValueError, match="frozen"):
+        manifest.task = "other"
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("a", True),
+        ("9", True),
+        ("a.b-c_d", True),
+        ("a" * 63, True),
+        ("a" * 64, False),
+        ("", False),
+        (".a", False),
+        ("-a", False),
+        ("a b", False),
+        ("A", False),
+        ("ä", False),
+        ("a\n", False),
+        ("a/b", False),
+    ],
+)
+def test_task_names(name: str, allowed: bool, keys: dict[str, Any]) -> None:
+    assert bool(TASK_NAME.fullmatch(name)) == allowed
+    if allowed:
+        assert parse_manifest({**keys, "task": name}).task == name
+    else:
+        with pytest.raises(ArtefactError) as refused:
+            parse_manifest({**keys, "task": name})
+        assert refused.value.field == "task"
+
+
+def test_the_first_key_at_fault_is_named(keys: dict[str, Any]) -> None:
+    with pytest.raises(ArtefactError) as refused:
+        parse_manifest({**keys, "labels": 5, "max_length": "x"})
+    assert refused.value.code == ArtefactFault.INVALID_LABELS
+    assert refused.value.field == "labels"
+
+
+def test_the_documentation_tells_all_keys_and_codes_in_their_order() -> None:
+    text = (DOCS / "artefact-format.md").read_text()
+    keys = re.findall(r"^\| `([a-z_]+)` \| .* \|$", text, re.MULTILINE)
+    assert [key for key in keys if key in Manifest.model_fields] == list(Manifest.model_fields)
+    codes = re.findall(r"^\| \d+ \| `([a-z_]+)` \|", text, re.MULTILINE)
+    assert codes == [fault.value for fault in ArtefactFault]
+    numbers = [int(number) for number in re.findall(r"^\| (\d+) \| `", text, re.MULTILINE)]
+    assert numbers == list(range(1, len(codes) + 1))
+
+
+def test_the_parts_of_parsing_are_those_that_are_documented(keys: dict[str, Any]) -> None:
+    """The checks can be made one by one, as other programs may want to."""
+    capsule = random_capsule(INFO)
+    data = dump(capsule)
+    assert read_header(data).keys() >= {"__metadata__", "capsule"}
+    check_manifest(capsule.manifest)
+    check_tensors(capsule.manifest, capsule.tensors)
+    check_backbone(capsule.manifest, capsule.manifest.backbone, INFO.max_tokens)
+    assert parse(data).manifest == capsule.manifest

@@ -1,0 +1,32 @@
+"""Backbones for the whole run."""
+
+from pathlib import Path
+
+import pytest
+
+from capsules.backbones.base import BackboneInfo, LoadedBackbone
+from tests.support.backbones import tiny_bert
+from tests.support.families import FAMILIES, Subject
+
+
+@pytest.fixture(scope="session", params=sorted(FAMILIES))
+def subject(request: pytest.FixtureRequest) -> Subject:
+    """A tiny backbone of every family with its reference, float64."""
+    build = FAMILIES[request.param]
+    return build()
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tiny-bert")
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_folder: Path) -> LoadedBackbone:
+    """A random BERT with its tokeniser, float32."""
+    return tiny_bert(tiny_folder)
+
+
+@pytest.fixture(scope="session")
+def info(tiny: LoadedBackbone) -> BackboneInfo:
+    return tiny.info

@@ -1,0 +1,68 @@
+"""Runs commands in this process and as processes of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from service.cli import app
+
+# Wide enough that no cell of a table is broken.
+TERMINAL = {"TTY_COMPATIBLE": "1", "COLUMNS": "200", "NO_COLOR": "1"}
+COMMAND = [str(Path(sys.executable).with_name("capsule"))]
+
+
+def invoke(
+    *arguments: str | Path, stdin: str | bytes | None = None, terminal: bool = False
+) -> Result:
+    """Run a command in this process.
+
+    Args:
+        arguments: after the command's name.
+        stdin: what it reads.
+        terminal: whether it believes that its output goes to one.
+    """
+    settings = {f"CAPSULE_{name}": None for name in ("URL", "BACKBONE", "DEVICE", "THREADS")}
+    environment: dict[str, str | None] = {**settings, **(TERMINAL if terminal else {})}
+    runner = CliRunner(env=environment)
+    result = runner.invoke(app, [str(one) for one in arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def invoke_json(*arguments: str | Path, stdin: str | None = None) -> Any:
+    """The JSON document that a command writes; it must succeed."""
+    result = invoke(*arguments, "--json", stdin=stdin)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refusal(result: Result, exit_code: int, code: str) -> str:
+    """What a command said when it failed as expected: on standard error alone."""
+    assert (result.exit_code, result.stdout) == (exit_code, ""), result.output
+    assert f"error [{code}]: " in result.stderr, result.stderr
+    return result.stderr
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without the server's settings."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("CAPSULE_")}
+
+
+def start(arguments: Sequence[str | Path], folder: Path) -> subprocess.Popen[str]:
+    """Start a command as a process of its own."""
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
