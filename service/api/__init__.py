@@ -1,0 +1,1 @@
+"""The HTTP features, a folder each: `endpoints` speaks HTTP, `schemas` documents it, `service` works."""

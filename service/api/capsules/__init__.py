@@ -1,0 +1,1 @@
+"""Capsule files, versions and aliases."""

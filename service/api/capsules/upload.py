@@ -1,0 +1,86 @@
+"""Reads an uploaded file, from a form or as the bare body."""
+
+from fastapi import Request
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from service.body import read_bytes, too_large
+from service.errors import BadRequest, UnsupportedMediaType
+from service.problems import Fault, InvalidRequest
+
+FORM = "multipart/form-data"
+RAW = "application/octet-stream"
+FIELD = "file"
+MAX_FIELDS = 16
+FRAMING_BYTES = 64 * 1024
+"""What a form may add to the file that is in it."""
+
+BINARY = {"type": "string", "format": "binary"}
+DOCUMENTATION = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            FORM: {
+                "schema": {"type": "object", "required": [FIELD], "properties": {FIELD: BINARY}}
+            },
+            RAW: {"schema": BINARY},
+        },
+    }
+}
+
+
+async def read_file(request: Request, limit: int) -> bytes:
+    """The bytes of the file that a request carries.
+
+    Args:
+        request: with a form that has the field `file`, or the file as its body.
+        limit: most bytes of the file.
+
+    Raises:
+        UnsupportedMediaType: the content type is neither.
+        BadRequest: the form is malformed.
+        InvalidRequest: the form has no such file.
+        PayloadTooLarge: the file is beyond the limit.
+    """
+    media_type = request.headers.get("content-type", RAW).partition(";")[0].strip().lower()
+    if media_type == RAW:
+        data = await read_bytes(request)
+    elif media_type == FORM:
+        data = await read_form(request, limit)
+    else:
+        raise UnsupportedMediaType(
+            f"The body has the content type {media_type!r}; send a form ({FORM}) with the field "
+            f"{FIELD!r}, or the file's bytes as {RAW}.",
+            code="unsupported_media_type",
+            field="Content-Type",
+        )
+    if len(data) > limit:
+        raise too_large(limit)
+    return data
+
+
+async def read_form(request: Request, limit: int) -> bytes:
+    """The file in a form, kept in memory: its size is bounded.
+
+    Raises:
+        BadRequest: the form is malformed.
+        InvalidRequest: it has no such file.
+    """
+    parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=MAX_FIELDS)
+    parser.spool_max_size = limit + FRAMING_BYTES
+    try:
+        form = await parser.parse()
+    except (MultiPartException, ValueError) as error:
+        reason = error.message if isinstance(error, MultiPartException) else "bad encoding"
+        raise BadRequest(
+            f"The form cannot be read: {reason.rstrip('.')}.", code="invalid_form"
+        ) from error
+    try:
+        file = form.get(FIELD)
+        if not isinstance(file, UploadFile):
+            raise InvalidRequest(
+                [Fault(FIELD, "A file is required, with a file name", "missing_field")]
+            )
+        return await file.read()
+    finally:
+        await form.close()

@@ -1,0 +1,85 @@
+"""`POST /v1/classify`."""
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from service.api.classify.schemas import EXAMPLES, ClassifyReply, ClassifyRequest
+from service.api.classify.service import classify
+from service.body import JsonBody, json_content
+from service.dependencies import live_of
+from service.lean import LeanRoute
+from service.notes import notes_of
+from service.disconnect import while_connected
+from service.engine.records import Timings
+from service.errors import (
+    BadRequest,
+    Conflict,
+    DeadlineExceeded,
+    NotFound,
+    PayloadTooLarge,
+    Unavailable,
+    Unprocessable,
+    UnsupportedMediaType,
+)
+from service.problems import responses
+
+BODY = JsonBody(ClassifyRequest)
+
+router = APIRouter(prefix="/v1/classify", tags=["classify"], route_class=LeanRoute)
+
+
+@router.post(
+    "",
+    summary="Classify texts",
+    openapi_extra=json_content(ClassifyRequest, EXAMPLES),
+    responses={
+        200: {
+            "model": ClassifyReply,
+            "description": "An answer for each row; where there are several, one that failed has "
+            "an `error` instead.",
+            "headers": {
+                "Server-Timing": {
+                    "description": "Milliseconds spent on `tokenise`, `queue` and `forward`.",
+                    "schema": {"type": "string"},
+                }
+            },
+        },
+        **responses(
+            BadRequest,
+            NotFound,
+            Conflict,
+            PayloadTooLarge,
+            UnsupportedMediaType,
+            Unprocessable,
+            Unavailable,
+            DeadlineExceeded,
+        ),
+    },
+)
+async def post(request: Request) -> Response:
+    """Classify one or many texts under one or many tasks, in one batch.
+
+    Several rows are answered together: one that cannot be has an `error` in its place, and the
+    status is 200. The only row's error is the response's.
+    """
+    live = live_of(request)
+    warm = live.require_warm()
+    body = await BODY.read(request)
+    classified = await while_connected(request.receive, classify(body, warm, live.settings, notes_of(request.scope)))
+    for code in classified.row_errors:
+        live.metrics.row_refused(code)
+    if classified.truncated:
+        live.metrics.rows_truncated(classified.truncated)
+    return Response(
+        orjson.dumps(classified.reply),
+        media_type="application/json",
+        headers={"Server-Timing": server_timing(classified.timings)},
+    )
+
+
+def server_timing(timings: Timings) -> str:
+    """The stages in milliseconds, as browsers and tracing tools read them."""
+    return (
+        f"tokenise;dur={timings.tokenise * 1000:.3f}, queue;dur={timings.queue * 1000:.3f}, "
+        f"forward;dur={timings.forward * 1000:.3f}"
+    )

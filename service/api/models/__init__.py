@@ -1,0 +1,1 @@
+"""What can be called, and what runs it."""

@@ -1,0 +1,1 @@
+"""Many tasks, one model: bank, batcher, model thread and their asynchronous face."""

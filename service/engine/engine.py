@@ -1,0 +1,227 @@
+"""The engine as the rest of the server sees it."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from capsules.backbones.base import LoadedBackbone
+from capsules.core import Encoding
+from capsules.executors.base import Executor
+from service.engine.bank import Bank
+from service.engine.config import EngineConfig
+from service.engine.observer import EngineObserver
+from service.engine.queue import RowQueue, stopped
+from service.engine.records import Outcome, RowRequest, Served, Timings
+from service.engine.request import Request, Row
+from service.engine.tokenising import Encoder, turns
+from service.engine.worker import ModelThread
+from service.errors import DeadlineExceeded, NotFound, ServiceError, Unavailable
+
+
+class Engine:
+    """Classifies rows of any mix of tasks with one frozen backbone.
+
+    Runs once: after :meth:`stop`, or once its model thread has died, it stays stopped.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedBackbone,
+        executor: Executor,
+        config: EngineConfig,
+        observer: EngineObserver,
+    ) -> None:
+        """Set it up; :meth:`start` makes it ready.
+
+        Args:
+            loaded: the backbone, for its tokeniser and identity.
+            executor: runs that backbone; the engine's alone from now on.
+            config: limits and threads.
+            observer: is told of the engine's work.
+
+        Raises:
+            BackboneError: the backbone's family cannot be served.
+        """
+        self.loaded = loaded
+        self.executor = executor
+        self.config = config
+        self.observer = observer
+        self.bank = Bank(loaded.info, executor.device, config.bank_slots)
+        self.queue = RowQueue(config.queue_rows, config.limits(executor.device))
+        self.worker = ModelThread(
+            executor,
+            self.bank,
+            self.queue,
+            observer,
+            info=loaded.info,
+            pad_id=loaded.tokeniser.pad_id,
+            threads=config.threads,
+            on_end=self.abandon,
+        )
+        self.pool = ThreadPoolExecutor(config.tokenise_threads, thread_name_prefix="tokenise")
+        self.open: set[Request] = set()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it is warm and takes requests."""
+        ready = self.worker.ready
+        return ready.done() and ready.exception() is None and not self.queue.closed
+
+    @property
+    def queue_depth(self) -> int:
+        """Rows that wait for the model."""
+        return len(self.queue)
+
+    async def start(self) -> None:
+        """Start the model thread and wait until the model is warm.
+
+        Raises:
+            Exception: whatever the warm-up raised.
+        """
+        self.worker.start()
+        # Shielded, since cancelling the wait must not cancel the warm-up's own record of success.
+        await asyncio.shield(asyncio.wrap_future(self.worker.ready))
+
+    async def stop(self) -> None:
+        """Take no more requests, let those under way finish within the grace, fail the rest."""
+        self.queue.close()
+        if self.worker.thread.is_alive():
+            await asyncio.to_thread(self.worker.thread.join, self.config.grace_s)
+        self.abandon()
+        self.pool.shutdown(wait=False)
+
+    def abandon(self) -> None:
+        """Fail whatever is still under way; safe to call from any thread, and twice."""
+        self.queue.shut()
+        for request in list(self.open):
+            try:
+                request.loop.call_soon_threadsafe(request.fail, stopped())
+            except RuntimeError:
+                continue  # its event loop is closed, so nobody waits
+
+    async def classify(self, rows: Sequence[RowRequest], *, timeout: float) -> Outcome:  # noqa: ASYNC109 - rows know the deadline too, so that the model thread drops them
+        """Answer rows, each with its own capsule.
+
+        Every capsule is pinned before the first await: one that is in the bank when this is
+        called answers its rows, even if it is removed meanwhile.
+
+        Args:
+            rows: at most `queue_rows` of them.
+            timeout: seconds after which the answer is of no use.
+
+        Returns:
+            An answer for each row, or why it has none.
+
+        Raises:
+            Unavailable: `queue_full`, or `engine_stopped`.
+            DeadlineExceeded: the time is up; rows that wait for the model are dropped.
+        """
+        if not rows:
+            return Outcome(rows=(), timings=Timings(tokenise=0.0, queue=0.0, forward=0.0))
+        request = self.admit(rows, timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                tokenise_seconds = await self.enqueue(request)
+                answers = await request.answered()
+        except TimeoutError:
+            self.observer.expired(request.pending)
+            raise DeadlineExceeded(
+                f"The answer was not ready within {timeout:g} s; allow more time, send fewer texts "
+                "at once, or try again when the server is less busy.",
+                code="deadline_exceeded",
+            ) from None
+        except asyncio.CancelledError:
+            self.observer.cancelled(request.pending)
+            raise
+        finally:
+            self.leave(request)
+        timings = Timings(tokenise_seconds, request.queue_seconds, request.forward_seconds)
+        return Outcome(rows=answers, timings=timings)
+
+    def admit(self, rows: Sequence[RowRequest], timeout: float) -> Request:
+        """Reserve places for a request and pin its capsules; all of it without an await.
+
+        Raises:
+            Unavailable: see :meth:`classify`.
+        """
+        try:
+            if not self.healthy:
+                raise stopped()
+            self.queue.reserve(len(rows))
+        except Unavailable as error:
+            self.observer.rejected(len(rows), error.code)
+            raise
+        request = Request(rows, timeout)
+        self.open.add(request)
+        gone = self.bank.pin(row.capsule for row in rows)
+        for index, row in enumerate(rows):
+            if row.capsule in gone:
+                request.settle(index, removed(row.capsule))
+            else:
+                request.todo.append(index)
+        self.queue.release(len(rows) - len(request.todo))
+        return request
+
+    async def enqueue(self, request: Request) -> float:
+        """Tokenise a request's rows and queue them; seconds that it took.
+
+        Raises:
+            Unavailable: `engine_stopped`.
+        """
+        started = time.monotonic()
+        encoder = Encoder(self.loaded.tokeniser)
+        for turn in turns(request.rows, request.todo):
+            if self.queue.broken:
+                raise stopped()
+            part = [request.rows[index] for index in turn]
+            encodings = await request.loop.run_in_executor(self.pool, encoder.encode, part)
+            self.put(request, turn, encodings)
+        seconds = time.monotonic() - started
+        self.observer.tokenised(len(request.rows), seconds)
+        return seconds
+
+    def put(
+        self, request: Request, turn: Sequence[int], encodings: Sequence[Encoding | ServiceError]
+    ) -> None:
+        """Queue the rows of one turn, but for those that cannot be classified.
+
+        Raises:
+            Unavailable: `engine_stopped`.
+        """
+        now = time.monotonic()
+        queued: list[Row] = []
+        refused: list[tuple[int, ServiceError]] = []
+        for index, encoding in zip(turn, encodings, strict=True):
+            if isinstance(encoding, ServiceError):
+                refused.append((index, encoding))
+            else:
+                queued.append(Row(request, index, request.rows[index].capsule, encoding, now))
+        self.queue.put(queued)
+        request.queued += queued
+        request.todo = request.todo[len(turn) :]
+        if refused:
+            self.queue.release(len(refused))
+            self.bank.unpin(request.rows[index].capsule for index, _ in refused)
+            for index, error in refused:
+                request.settle(index, error)
+
+    def leave(self, request: Request) -> None:
+        """Drop what is left of a request that nobody waits for any more."""
+        self.open.discard(request)
+        if not request.pending:
+            return
+        request.cancelled = True
+        waiting = self.queue.withdraw(request.queued)
+        self.queue.release(len(request.todo))
+        self.bank.unpin(row.capsule for row in waiting)
+        self.bank.unpin(request.rows[index].capsule for index in request.todo)
+
+
+def removed(capsule: Served) -> NotFound:
+    """The error for a row whose capsule was removed before the engine was asked."""
+    return NotFound(
+        f"Version {capsule.version} of {capsule.task!r} has been removed; name another one.",
+        code="version_not_found",
+        field="task",
+    )

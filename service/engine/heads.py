@@ -1,0 +1,148 @@
+"""Heads of any label counts, applied to the rows of one batch.
+
+The rows of all heads lie in one slab, a label a slot, the labels of a head in a row. So label
+counts need not be known in advance, and a batch may mix them as it likes.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from capsules.functional import linear_head
+from service.engine.slab import Slab
+from service.engine.transfer import Slots, to_device
+
+# Heads of up to 2 ** SMALLEST labels are one size: padding costs less than another operation.
+SMALLEST = 4
+
+
+def head_slab(hidden_size: int, device: torch.device) -> Slab:
+    """A slab of label rows, `weight` [D] and `bias` [].
+
+    Slot 0 pads: its score is ``0 f - inf``, whose share of a softmax is 0.
+    """
+    slab = Slab({"weight": (hidden_size,), "bias": ()}, device)
+    slab.adopt(slab.larger(1))
+    padding = {"weight": torch.zeros(1, hidden_size), "bias": torch.full((1,), -math.inf)}
+    slab.write(slab.take(1), padding)
+    return slab
+
+
+def head_rows(weight: Tensor, bias: Tensor | None) -> dict[str, Tensor]:
+    """A head as rows of the slab; families without bias get zeros, which changes nothing.
+
+    Args:
+        weight: [L, D].
+        bias: [L], or None.
+    """
+    return {"weight": weight, "bias": torch.zeros(weight.shape[0]) if bias is None else bias}
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """The heads of one batch's rows, where they lie in the slab.
+
+    Attributes:
+        weight: [R, D], the slab's.
+        bias: [R], the slab's.
+        spans: for each row the first slot of its head and how many labels it has.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    spans: Sequence[tuple[int, int]]
+
+    @torch.inference_mode()
+    def probabilities(self, features: Tensor) -> list[tuple[float, ...]]:
+        """``softmax(W f + b)`` of every row, each with its own head.
+
+        Args:
+            features: [B, D] what the executor gives.
+
+        Returns:
+            One probability a label for each row. They are not finite where the features are not.
+        """
+        if features.device.type == "cpu":
+            return self.one_by_one(features)
+        return self.together(features)
+
+    def one_by_one(self, features: Tensor) -> list[tuple[float, ...]]:
+        """Read each head where it lies: on a CPU, copying it first costs most of the time."""
+        logits = [
+            torch.addmv(
+                self.bias[start : start + labels], self.weight[start : start + labels], feature
+            )
+            for (start, labels), feature in zip(self.spans, features.unbind(), strict=True)
+        ]
+        counts = np.array([labels for _, labels in self.spans])
+        probs = softmax_by_segment(torch.cat(logits).numpy(), counts).tolist()
+        ends = np.cumsum(counts).tolist()
+        return [
+            tuple(probs[end - labels : end])
+            for end, (_, labels) in zip(ends, self.spans, strict=True)
+        ]
+
+    def together(self, features: Tensor) -> list[tuple[float, ...]]:
+        """Pad heads to a few sizes: on a GPU, the number of operations is what costs."""
+        order = sorted(range(len(self.spans)), key=lambda row: self.spans[row][1])
+        blocks = padded_blocks([self.spans[row] for row in order])
+        index = to_device([np.array(order), *map(np.ravel, blocks)], features.device)
+        ordered = features.index_select(0, index[0])
+        pieces = []
+        row = 0
+        for block, slots in zip(blocks, index[1:], strict=True):
+            rows, labels = block.shape
+            weight = self.weight.index_select(0, slots).view(rows, labels, -1)
+            bias = self.bias.index_select(0, slots).view(rows, labels)
+            logits = linear_head(ordered[row : row + rows], weight, bias)
+            pieces.append(logits.softmax(dim=1).flatten())
+            row += rows
+        values = torch.cat(pieces).tolist()
+        answers: list[tuple[float, ...]] = [()] * len(order)
+        lines = chain.from_iterable([block.shape[1]] * block.shape[0] for block in blocks)
+        start = 0
+        for row, width in zip(order, lines, strict=True):
+            answers[row] = tuple(values[start : start + self.spans[row][1]])
+            start += width
+        return answers
+
+
+def padded_blocks(spans: Sequence[tuple[int, int]]) -> list[Slots]:
+    """The slots of heads, as one matrix for heads of about the same size.
+
+    Args:
+        spans: first slot and labels of each head, ascending by labels.
+
+    Returns:
+        Matrices [rows, labels] whose rows, in order, are the heads', padded with slot 0.
+    """
+    blocks = []
+    for _, equals in groupby(spans, key=lambda span: max(SMALLEST, (span[1] - 1).bit_length())):
+        group = list(equals)
+        block = np.zeros((len(group), group[-1][1]), dtype=np.int64)
+        for line, (start, labels) in zip(block, group, strict=True):
+            line[:labels] = np.arange(start, start + labels)
+        blocks.append(block)
+    return blocks
+
+
+def softmax_by_segment(values: NDArray[np.float32], counts: Slots) -> NDArray[np.float32]:
+    """Softmax within each of the segments that lie one after the other.
+
+    Args:
+        values: [S].
+        counts: [B] length of each segment, at least 1; S in sum.
+    """
+    starts = np.cumsum(counts) - counts
+    # What is not finite stays so, and is found when the answers are looked at.
+    with np.errstate(invalid="ignore"):
+        shifted = values - np.repeat(np.maximum.reduceat(values, starts), counts)
+        powers = np.exp(shifted)
+        probs: NDArray[np.float32] = powers / np.repeat(np.add.reduceat(powers, starts), counts)
+    return probs

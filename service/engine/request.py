@@ -1,0 +1,135 @@
+"""One call of the engine while it is under way, and its rows."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from capsules.core import Encoding
+from service.engine.records import RowAnswer, RowRequest, Served
+from service.errors import ServiceError
+
+Answer = RowAnswer | ServiceError
+
+
+class Request:
+    """The rows of one call, and what has come of them so far.
+
+    Belongs to its event loop. The model thread reads `loop`, `deadline` and `cancelled`, and
+    answers by way of the loop.
+
+    Attributes:
+        rows: what is asked.
+        todo: positions of the rows that are not tokenised yet; their capsules are pinned and
+            their places in the queue reserved.
+        queued: the rows that have been put into the queue.
+        loop: where the caller waits.
+        deadline: when it gives up, on the monotonic clock.
+        cancelled: whether nobody waits any more.
+        answers: one for each row, None where there is none yet.
+        pending: how many there are none for.
+        queue_seconds: longest wait of its rows for the model.
+        forward_seconds: longest time the model took for one of its batches.
+        failure: why the whole request failed, or None.
+        finished: set once there is nothing to wait for.
+    """
+
+    def __init__(self, rows: Sequence[RowRequest], timeout: float) -> None:
+        self.rows = rows
+        self.todo: list[int] = []
+        self.queued: list[Row] = []
+        self.loop = asyncio.get_running_loop()
+        self.deadline = time.monotonic() + timeout
+        self.cancelled = False
+        self.answers: list[Answer | None] = [None] * len(rows)
+        self.pending = len(rows)
+        self.queue_seconds = 0.0
+        self.forward_seconds = 0.0
+        self.failure: ServiceError | None = None
+        self.finished = asyncio.Event()
+
+    def settle(self, index: int, answer: Answer) -> None:
+        """Record the answer of one row."""
+        self.answers[index] = answer
+        self.pending -= 1
+        if not self.pending:
+            self.finished.set()
+
+    def fail(self, error: ServiceError) -> None:
+        """Give up the whole request, unless every row has its answer."""
+        if self.pending:
+            self.failure = error
+            self.finished.set()
+
+    async def answered(self) -> tuple[Answer, ...]:
+        """Wait for every row's answer.
+
+        Raises:
+            ServiceError: the whole request failed.
+        """
+        await self.finished.wait()
+        if self.failure is not None:
+            raise self.failure
+        return tuple(answer for answer in self.answers if answer is not None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """One text on its way through the queue and the model; compared by identity.
+
+    Attributes:
+        request: whose it is.
+        index: its position there.
+        capsule: pinned until the row leaves the queue or the model is done with it.
+        encoding: the tokenised text.
+        enqueued: when it was handed to the queue, on the monotonic clock.
+    """
+
+    request: Request
+    index: int
+    capsule: Served
+    encoding: Encoding
+    enqueued: float
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of its text."""
+        return len(self.encoding.input_ids)
+
+    @property
+    def slots(self) -> int:
+        """Positions that its capsule takes."""
+        return self.capsule.slots
+
+    @property
+    def deadline(self) -> float:
+        """When its caller gives up."""
+        return self.request.deadline
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether its caller has gone."""
+        return self.request.cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The rows of one event loop that one batch answered.
+
+    Attributes:
+        rows: with the answer of each.
+        picked: when the batch was put together, on the monotonic clock.
+        seconds: what it took from then.
+    """
+
+    rows: Sequence[tuple[Row, Answer]]
+    picked: float
+    seconds: float
+
+    def deliver(self) -> None:
+        """Hand the answers to their requests; runs on their event loop."""
+        for row, answer in self.rows:
+            request = row.request
+            request.queue_seconds = max(request.queue_seconds, self.picked - row.enqueued)
+            request.forward_seconds = max(request.forward_seconds, self.seconds)
+            request.settle(row.index, answer)

@@ -1,0 +1,254 @@
+"""Every Prometheus metric of the server, each declared once, in a registry of the app's own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from threading import Lock
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+OTHER_TASKS = "other"
+"""The label that tasks share once the labels of their own are used up."""
+
+TIERS = ("device", "host")
+REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+STAGE_SECONDS = (0.0001, 0.00025, 0.0005, *REQUEST_SECONDS)
+COUNTS = tuple(2**exponent for exponent in range(11))
+TOKENS = tuple(2**exponent for exponent in range(4, 17))
+RATIOS = (1.0, 1.05, 1.1, 1.2, 1.3, 1.5, 1.75, 2, 3, 4, 8)
+
+
+class Batch(Protocol):
+    """What is measured of a batch; see `service.engine.observer.BatchReport`."""
+
+    @property
+    def rows(self) -> int:
+        """Its texts."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """Its real tokens."""
+        ...
+
+    @property
+    def padded_tokens(self) -> int:
+        """Its tokens, padding included."""
+        ...
+
+    @property
+    def tasks(self) -> int:
+        """Its distinct tasks."""
+        ...
+
+    @property
+    def forward_seconds(self) -> float:
+        """How long it took."""
+        ...
+
+    @property
+    def queue_seconds(self) -> Sequence[float]:
+        """How long each row waited."""
+        ...
+
+
+class Metrics:
+    """The metrics; observes the engine and the registry, from any thread.
+
+    Args:
+        tasks: how many tasks get a label of their own, first come, first served.
+    """
+
+    def __init__(self, tasks: int) -> None:
+        self.registry = CollectorRegistry()
+        self.tasks = tasks
+        self.labelled: set[str] = set()
+        self.lock = Lock()
+
+        self.requests = self.counter(
+            "capsule_requests",
+            "Requests by task and HTTP status: once for each known task of a request, or once "
+            "under an empty task where there is none. 499: the client went away.",
+            "task",
+            "code",
+        )
+        self.request_seconds = self.histogram(
+            "capsule_request_duration_seconds",
+            "From a request's arrival to the end of its reply, by route.",
+            REQUEST_SECONDS,
+            "route",
+        )
+        self.refused = self.counter(
+            "capsule_rejected",
+            "Requests, and rows of requests that were otherwise answered, that got an error, by "
+            "the error's code.",
+            "reason",
+        )
+        self.truncated = self.counter("capsule_truncated", "Rows whose text was cut to fit.")
+
+        self.tokenise_seconds = self.histogram(
+            "capsule_tokenise_seconds",
+            "Rendering and tokenising the rows of one request.",
+            STAGE_SECONDS,
+        )
+        self.queue_seconds = self.histogram(
+            "capsule_queue_seconds", "One row's wait for the model.", STAGE_SECONDS
+        )
+        self.forward_seconds = self.histogram(
+            "capsule_forward_seconds", "One batch on the model.", STAGE_SECONDS
+        )
+        self.batch_size = self.histogram("capsule_batch_size", "Rows of a batch.", COUNTS)
+        self.batch_tokens = self.histogram(
+            "capsule_batch_tokens", "Tokens of a batch, padding left out.", TOKENS
+        )
+        self.batch_tasks = self.histogram(
+            "capsule_batch_tasks", "Distinct tasks of a batch.", COUNTS
+        )
+        self.padding_ratio = self.histogram(
+            "capsule_batch_padding_ratio",
+            "Tokens of a batch with padding over those without; 1 is no padding.",
+            RATIOS,
+        )
+        self.queue_depth = self.gauge("capsule_queue_depth", "Rows that wait for the model.")
+        self.dropped = self.counter(
+            "capsule_cancelled", "Rows that had no answer yet when their client went away."
+        )
+        self.late = self.counter(
+            "capsule_expired", "Rows that had no answer yet when their time was up."
+        )
+        self.shed = self.counter(
+            "capsule_shed_rows", "Rows that the engine turned away, by the error's code.", "reason"
+        )
+
+        self.resident = self.gauge(
+            "capsule_capsules_loaded", "Capsules in memory, by where their tensors are.", "tier"
+        )
+        self.servable = self.gauge(
+            "capsule_versions_served", "Capsule versions that can be classified with."
+        )
+        self.load_seconds = self.histogram(
+            "capsule_load_seconds",
+            "Loading one capsule file: its checks, golden replay and storage.",
+            REQUEST_SECONDS,
+        )
+        self.start_load_seconds = self.gauge(
+            "capsule_start_load_seconds", "Loading every stored capsule at start."
+        )
+
+    # --- declaring --------------------------------------------------------------------------
+
+    def counter(self, name: str, text: str, *labels: str) -> Counter:
+        """Declare a counter; `_total` is added to its name."""
+        return Counter(name, text, labels, registry=self.registry)
+
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """Declare a gauge."""
+        return Gauge(name, text, labels, registry=self.registry)
+
+    def histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        """Declare a histogram."""
+        return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
+
+    # --- the edge ---------------------------------------------------------------------------
+
+    def request_finished(
+        self, *, route: str, status: int, tasks: Sequence[str], code: str | None, seconds: float
+    ) -> None:
+        """A request is over.
+
+        Args:
+            route: the template of its path.
+            status: of its reply.
+            tasks: the distinct known tasks it asked for.
+            code: of the error it was answered with.
+            seconds: how long it took.
+        """
+        for label in {self.label(task) for task in tasks} or ("",):
+            self.requests.labels(label, status).inc()
+        self.request_seconds.labels(route).observe(seconds)
+        if code is not None:
+            self.refused.labels(code).inc()
+
+    def label(self, task: str) -> str:
+        """A task's label: its name while there is room, then `other`."""
+        if task in self.labelled:
+            return task
+        with self.lock:
+            if len(self.labelled) >= self.tasks:
+                return OTHER_TASKS
+            self.labelled.add(task)
+        return task
+
+    def row_refused(self, code: str) -> None:
+        """One row of a request got an error."""
+        self.refused.labels(code).inc()
+
+    def rows_truncated(self, rows: int) -> None:
+        """That many texts of a request were cut."""
+        self.truncated.inc(rows)
+
+    def artefact_loaded(self, seconds: float) -> None:
+        """An upload was accepted."""
+        self.load_seconds.observe(seconds)
+
+    # --- the engine -------------------------------------------------------------------------
+
+    def tokenised(self, rows: int, seconds: float) -> None:
+        """The rows of one request were rendered and tokenised."""
+        self.tokenise_seconds.observe(seconds)
+
+    def batch_finished(self, report: Batch) -> None:
+        """A batch was answered."""
+        self.batch_size.observe(report.rows)
+        self.batch_tokens.observe(report.tokens)
+        self.batch_tasks.observe(report.tasks)
+        self.padding_ratio.observe(report.padded_tokens / max(report.tokens, 1))
+        self.forward_seconds.observe(report.forward_seconds)
+        for seconds in report.queue_seconds:
+            self.queue_seconds.observe(seconds)
+
+    def cancelled(self, rows: int) -> None:
+        """A client went away while this many of its rows had no answer."""
+        self.dropped.inc(rows)
+
+    def expired(self, rows: int) -> None:
+        """A request's time was up while this many of its rows had no answer."""
+        self.late.inc(rows)
+
+    def rejected(self, rows: int, reason: str) -> None:
+        """The engine turned a request of this many rows away."""
+        self.shed.labels(reason).inc(rows)
+
+    # --- the registry -----------------------------------------------------------------------
+
+    def capsules_served(self, count: int) -> None:
+        """How many versions can be classified with."""
+        self.servable.set(count)
+
+    def load_finished(self, seconds: float) -> None:
+        """How long reading the whole store took."""
+        self.start_load_seconds.set(seconds)
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def watch(self, queue_depth: Callable[[], int], tiers: Callable[[], Mapping[str, int]]) -> None:
+        """Read the engine's state whenever the metrics are read.
+
+        Args:
+            queue_depth: rows that wait.
+            tiers: capsules in memory, by tier.
+        """
+        self.queue_depth.set_function(queue_depth)
+        for tier in TIERS:
+            self.resident.labels(tier).set_function(partial(tier_of, tiers, tier))
+
+    def exposition(self) -> bytes:
+        """The metrics in Prometheus' text format; their type is `MEDIA_TYPE`."""
+        return generate_latest(self.registry)
+
+
+def tier_of(tiers: Callable[[], Mapping[str, int]], tier: str) -> int:
+    """How many capsules one tier holds now."""
+    return tiers()[tier]

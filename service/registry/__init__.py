@@ -1,0 +1,1 @@
+"""Which capsule versions exist, which of them are served, and how that changes under traffic."""

@@ -1,0 +1,33 @@
+"""What the registry answers when a name leads nowhere; the codes are part of the HTTP contract.
+
+Where the parts of a name came in one parameter, such as `trec@3`, `field` says which.
+"""
+
+from service.errors import NotFound
+
+
+def task_not_found(task: str) -> NotFound:
+    """The task has no version."""
+    return NotFound(
+        f"The task {task!r} has no capsule here; list the tasks to see those that have.",
+        code="task_not_found",
+        field="task",
+    )
+
+
+def version_not_found(task: str, version: int, field: str = "version") -> NotFound:
+    """The task is known, the version is not."""
+    return NotFound(
+        f"The task {task!r} has no version {version}; list its versions to see those it has.",
+        code="version_not_found",
+        field=field,
+    )
+
+
+def alias_not_found(task: str, alias: str, field: str = "alias") -> NotFound:
+    """The task is known, the alias is not."""
+    return NotFound(
+        f"The task {task!r} has no alias {alias!r}; list its aliases to see those it has.",
+        code="alias_not_found",
+        field=field,
+    )

@@ -1,0 +1,351 @@
+"""The registry: keeps store, bank and catalogue in step while traffic flows.
+
+The store is the truth, the bank holds the tensors, and the catalogue is what clients can name. A
+version comes in through bank and store to the catalogue, and goes out through store and catalogue
+to the bank, so whatever can be named is stored and resident. Changes of one task come one after
+the other. docs/decisions/0006-hot-swap.md tells why it is done this way.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import asdict
+
+import structlog
+
+from capsules.backbones.base import BackboneInfo
+from capsules.errors import ArtefactFault
+from service.engine.records import Served
+from service.errors import InternalError, NotFound, Unavailable
+from service.registry.cancellation import finish
+from service.registry.catalogue import Catalogue
+from service.registry.intake import Intake
+from service.registry.locks import TaskLocks
+from service.registry.ports import (
+    ArtefactFile,
+    CapsuleEngine,
+    RegistryObserver,
+    SilentObserver,
+)
+from service.registry.records import LoadReport, TaskDetail, TaskPage, VersionDetail, ZooReport
+from service.registry.reference import check_alias_name, check_task_name
+from service.registry.startup import Loader, load_store
+from service.registry.storage import stored
+from service.registry.uploads import Uploads
+from service.registry.zoo import load_zoo
+from service.store import Store
+from service.store.base import AliasRecord, Removal, Source, VersionRecord
+
+PROOF_TIMEOUT_S = 30.0
+WARMING_RETRY_AFTER_S = 1
+
+logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
+
+
+class Registry:
+    """Uploads, deletes, aliases, lists and resolves capsule versions.
+
+    To be used on one event loop; :meth:`resolve` alone may be called from any thread.
+
+    Args:
+        store: an open store; the caller closes it, after the last call here has returned.
+        engine: proves and serves capsules; must be running for uploads.
+        backbone: the one that the engine runs.
+        observer: is told of what is worth measuring.
+        proof_timeout_s: longest time for replaying a capsule's golden examples.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        engine: CapsuleEngine,
+        backbone: BackboneInfo,
+        *,
+        observer: RegistryObserver | None = None,
+        proof_timeout_s: float = PROOF_TIMEOUT_S,
+    ) -> None:
+        self.store = store
+        self.engine = engine
+        self.observer = SilentObserver() if observer is None else observer
+        self.intake = Intake(backbone)
+        self.catalogue = Catalogue()
+        self.locks = TaskLocks()
+        self.uploads = Uploads(
+            store, engine, self.catalogue, self.locks, self.intake, proof_timeout_s
+        )
+        self.loaded = False
+
+    @property
+    def served(self) -> int:
+        """How many versions can be classified with."""
+        return self.catalogue.current.served
+
+    # --- start ------------------------------------------------------------------------------
+
+    async def load(self, progress: Callable[[int], None] | None = None) -> LoadReport:
+        """Bring everything that is stored into the bank; until then, all else is refused.
+
+        Versions of another backbone, and those that are damaged, are logged, kept and listed.
+
+        Args:
+            progress: is told now and then, on the event loop, how many versions have been read.
+
+        Raises:
+            ServiceError: the store cannot be read; nothing was loaded.
+        """
+        assert not self.loaded, "the store is loaded once"
+        started = time.perf_counter()
+        loaded = await load_store(Loader(self.store, self.engine.bank, self.intake), progress)
+        self.catalogue.current = loaded.snapshot
+        self.loaded = True
+        seconds = time.perf_counter() - started
+        foreign = loaded.refusals.get(ArtefactFault.BACKBONE_MISMATCH, 0)
+        report = LoadReport(
+            served=self.served,
+            foreign=foreign,
+            unusable=sum(loaded.refusals.values()) - foreign,
+            seconds=seconds,
+        )
+        self.observer.load_finished(seconds)
+        self.observer.capsules_served(self.served)
+        log = logger.warning if loaded.refusals else logger.info
+        log("capsules_loaded", **asdict(report))
+        return report
+
+    async def load_zoo(self, files: Iterable[ArtefactFile]) -> ZooReport:
+        """Upload the capsules that ship with the server, on its first start; see `zoo`."""
+        self.require_loaded()
+        report = await load_zoo(files, self.store, self.uploads)
+        self.observer.capsules_served(self.served)
+        return report
+
+    def require_loaded(self) -> None:
+        """Refuse to answer from a catalogue that is not there yet.
+
+        Raises:
+            Unavailable: `warming`.
+        """
+        if not self.loaded:
+            raise Unavailable(
+                "The server is still loading its capsules; send the request again shortly.",
+                code="warming",
+                retry_after=WARMING_RETRY_AFTER_S,
+            )
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def resolve(self, reference: str) -> Served:
+        """The capsule that `name`, `name@3` or `name:alias` means; see `Catalogue.resolve`.
+
+        Hand it to the engine before awaiting anything else, for it may be deleted meanwhile.
+
+        Raises:
+            NotFound: `task_not_found`, `version_not_found` or `alias_not_found`.
+            Conflict: `backbone_mismatch` or `version_not_servable`.
+            Unprocessable: the reference is malformed.
+            Unavailable: `warming`.
+        """
+        self.require_loaded()
+        return self.catalogue.resolve(reference)
+
+    async def list_tasks(self, after: str | None = None, limit: int = 100) -> TaskPage:
+        """One page of the tasks by name; from memory, whatever their number.
+
+        Args:
+            after: the last name of the previous page; None for the first page.
+            limit: most tasks to return, at least 1.
+        """
+        self.require_loaded()
+        if limit < 1:
+            raise ValueError(f"limit: {limit} is below 1; ask for at least 1")
+        entries, more = self.catalogue.current.page(after, limit)
+        return TaskPage(
+            tasks=tuple(entry.summary() for entry in entries),
+            after=entries[-1].task if more else None,
+        )
+
+    async def describe(self, task: str) -> TaskDetail:
+        """A task with all its versions, without their manifests.
+
+        Raises:
+            NotFound: `task_not_found`.
+            Unprocessable: `invalid_task_name`.
+        """
+        self.require_loaded()
+        check_task_name(task)
+        entry = self.catalogue.task(task)
+        return TaskDetail(entry.summary(), entry.version_summaries())
+
+    async def version(self, task: str, version: int) -> VersionDetail:
+        """One version with its manifest.
+
+        Raises:
+            NotFound: `task_not_found` or `version_not_found`.
+            Unprocessable: `invalid_task_name`.
+        """
+        self.require_loaded()
+        check_task_name(task)
+        entry = self.catalogue.version(task, version)
+        aliases = self.catalogue.task(task).aliases_of(version)
+        record = await stored(self.store.get_version, task, version)
+        return VersionDetail(record, entry.servable, aliases)
+
+    async def artefact(self, task: str, version: int) -> bytes:
+        """The file of a version, byte for byte as it came.
+
+        Raises:
+            NotFound: `task_not_found` or `version_not_found`.
+            Unprocessable: `invalid_task_name`.
+            InternalError: `artefact_damaged`; the stored bytes have changed.
+        """
+        self.require_loaded()
+        check_task_name(task)
+        entry = self.catalogue.version(task, version)
+        data = await stored(self.store.artefact, task, version)
+        if hashlib.sha256(data).hexdigest() != entry.digest:
+            logger.error("artefact_damaged", task=task, version=version)
+            raise InternalError(
+                f"The stored file of version {version} of task {task!r} is damaged; delete the "
+                "version, then upload the file again.",
+                code="artefact_damaged",
+            )
+        return data
+
+    # --- changing ---------------------------------------------------------------------------
+
+    async def upload(self, data: bytes, source: Source = "upload") -> tuple[VersionRecord, bool]:
+        """Check, prove, store and publish an artefact; once this returns, it is on disk.
+
+        Uploading bytes that the task has already changes nothing. A refusal leaves no trace.
+
+        Args:
+            data: the file.
+            source: who brings it.
+
+        Returns:
+            The version, and whether it is new.
+
+        Raises:
+            Unprocessable: with the code of the fault, see `capsules.errors.ArtefactFault`.
+            Conflict: the task has these bytes, but its copy cannot be served.
+            ServiceError: the engine or the store could not do it now.
+        """
+        self.require_loaded()
+        candidate = await self.uploads.examine(data)
+        result = await self.uploads.admit(candidate, source)
+        self.observer.capsules_served(self.served)
+        return result
+
+    async def delete_version(self, task: str, version: int) -> Removal:
+        """Delete one version, and the aliases that point at it; rows in flight are answered.
+
+        Returns:
+            What went, the aliases included.
+
+        Raises:
+            NotFound: `task_not_found` or `version_not_found`.
+            Unprocessable: `invalid_task_name`.
+        """
+        return await self.remove(task, version)
+
+    async def delete_task(self, task: str) -> Removal:
+        """Delete every version and alias of a task; rows in flight are answered.
+
+        Raises:
+            NotFound: `task_not_found`.
+            Unprocessable: `invalid_task_name`.
+        """
+        return await self.remove(task, None)
+
+    async def set_alias(
+        self, task: str, alias: str, version: int, if_match: int | None = None
+    ) -> tuple[AliasRecord, bool]:
+        """Point an alias at a version; `prod` is what the task's bare name follows.
+
+        Args:
+            task: the task's name.
+            alias: the alias.
+            version: one of the task's versions.
+            if_match: change it only at this revision; 0 only where it is not set; None anyway.
+
+        Returns:
+            The alias as it is now, and whether it was newly set.
+
+        Raises:
+            NotFound: `task_not_found` or `version_not_found`.
+            Conflict: the version cannot be served here, so nothing should be sent to it.
+            PreconditionFailed: `alias_conflict`.
+            Unprocessable: `invalid_task_name` or `invalid_alias_name`.
+        """
+        self.require_loaded()
+        check_task_name(task)
+        check_alias_name(alias)
+        async with self.locks.of(task):
+            self.catalogue.version(task, version).served()
+            return await finish(self.point(task, alias, version, if_match))
+
+    async def delete_alias(self, task: str, alias: str, if_match: int | None = None) -> AliasRecord:
+        """Delete an alias and return it as it was.
+
+        Args:
+            task: the task's name.
+            alias: the alias.
+            if_match: delete it only at this revision; None anyway.
+
+        Raises:
+            NotFound: `task_not_found` or `alias_not_found`.
+            PreconditionFailed: `alias_conflict`.
+            Unprocessable: `invalid_task_name` or `invalid_alias_name`.
+        """
+        self.require_loaded()
+        check_task_name(task)
+        check_alias_name(alias)
+        async with self.locks.of(task):
+            return await finish(self.unpoint(task, alias, if_match))
+
+    # --- store first, then what is served; never interrupted in between -------------------------
+
+    async def remove(self, task: str, version: int | None) -> Removal:
+        """Delete a version, or all of a task's."""
+        self.require_loaded()
+        check_task_name(task)
+        async with self.locks.of(task):
+            return await finish(self.remove_stored(task, version))
+
+    async def remove_stored(self, task: str, version: int | None) -> Removal:
+        """Delete from the store, then retire what it no longer has."""
+        try:
+            removal = (
+                await stored(self.store.delete_task, task)
+                if version is None
+                else await stored(self.store.delete_version, task, version)
+            )
+        except NotFound as error:
+            # Gone by another hand, or by a deletion whose success was never reported.
+            if version is not None and error.code == "version_not_found":
+                self.retire(task, [version])
+            elif task in self.catalogue.current.tasks:
+                self.retire(task, list(self.catalogue.task(task).versions))
+            raise
+        self.retire(task, removal.versions)
+        return removal
+
+    def retire(self, task: str, versions: Collection[int]) -> None:
+        """Take versions out of the catalogue, and only then out of the bank."""
+        for served in self.catalogue.retract(task, versions):
+            self.engine.bank.remove(served)
+        self.observer.capsules_served(self.served)
+
+    async def point(
+        self, task: str, alias: str, version: int, if_match: int | None
+    ) -> tuple[AliasRecord, bool]:
+        """Set an alias in the store, then in the catalogue."""
+        record, created = await stored(self.store.set_alias, task, alias, version, if_match)
+        self.catalogue.point(record)
+        return record, created
+
+    async def unpoint(self, task: str, alias: str, if_match: int | None) -> AliasRecord:
+        """Delete an alias from the store, then from the catalogue."""
+        record = await stored(self.store.delete_alias, task, alias, if_match)
+        self.catalogue.unpoint(task, alias)
+        return record

@@ -1,0 +1,80 @@
+"""Calls the store off the event loop; the one place where its errors become the service's."""
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import structlog
+
+from service.errors import (
+    InternalError,
+    NotFound,
+    PreconditionFailed,
+    ServiceError,
+    Unavailable,
+    Unprocessable,
+)
+from service.registry.faults import alias_not_found, task_not_found, version_not_found
+from service.store import errors as store_errors
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+RETRY_AFTER_S = 5
+
+logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
+
+
+async def stored(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a method of the store in a thread.
+
+    Raises:
+        ServiceError: whatever the store's error means to a client.
+    """
+    try:
+        return await asyncio.to_thread(call, *args, **kwargs)
+    except store_errors.StoreError as error:
+        raise to_service_error(error) from error
+
+
+def to_service_error(error: store_errors.StoreError) -> ServiceError:
+    """What a failure of the store means to a client.
+
+    Failures of the database tell of its insides, so their text goes to the log alone.
+    """
+    match error:
+        case store_errors.TaskNotFound():
+            return task_not_found(error.task)
+        case store_errors.VersionNotFound():
+            return version_not_found(error.task, error.version)
+        case store_errors.AliasNotFound():
+            return alias_not_found(error.task, error.alias)
+        case store_errors.NotFound():
+            return NotFound(f"Not found: {error}.", code="not_found")
+        case store_errors.AliasConflict():
+            return alias_moved(error)
+        case store_errors.InvalidValue():
+            return Unprocessable(f"The value cannot be stored: {error}.", code="invalid_value")
+        case store_errors.StoreUnavailable():
+            logger.error("store_unavailable", reason=str(error))
+            return Unavailable(
+                "The store cannot be reached at present; send the request again shortly.",
+                code="store_unavailable",
+                retry_after=RETRY_AFTER_S,
+            )
+        case _:
+            logger.error("store_failed", reason=str(error))
+            return InternalError(
+                "The store failed; the server's log says why.", code="store_failed"
+            )
+
+
+def alias_moved(error: store_errors.AliasConflict) -> PreconditionFailed:
+    """Somebody else moved the alias first."""
+    now = f"is at revision {error.actual}" if error.actual else "is not set"
+    return PreconditionFailed(
+        f"The alias {error.alias!r} of task {error.task!r} {now}, and If-Match names revision "
+        f"{error.expected}; read it again and repeat the change on what it is now.",
+        code="alias_conflict",
+        field="If-Match",
+    )

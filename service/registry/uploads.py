@@ -1,0 +1,143 @@
+"""How a version comes in: all of it or nothing."""
+
+import asyncio
+
+import structlog
+
+from capsules.artefact.file import Capsule
+from capsules.errors import ArtefactError
+from service.engine.records import Served
+from service.errors import from_capsule_error
+from service.registry.cancellation import finish
+from service.registry.catalogue import Catalogue
+from service.registry.intake import Candidate, Intake, entry_of
+from service.registry.locks import TaskLocks
+from service.registry.ports import CapsuleEngine
+from service.registry.proof import prove
+from service.registry.storage import stored
+from service.store import Store
+from service.store.base import Source, VersionRecord
+
+CANDIDATE = 0
+"""The version number of a capsule under proof, which has none yet."""
+
+logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
+
+
+class Uploads:
+    """Examines, proves, stores and publishes capsules.
+
+    Args:
+        store: numbers and keeps the versions.
+        engine: proves and serves them.
+        catalogue: where they are published.
+        locks: shared by all changes of a task.
+        intake: the checks for this backbone.
+        proof_timeout_s: longest time for replaying a capsule's golden examples.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        engine: CapsuleEngine,
+        catalogue: Catalogue,
+        locks: TaskLocks,
+        intake: Intake,
+        proof_timeout_s: float,
+    ) -> None:
+        self.store = store
+        self.engine = engine
+        self.catalogue = catalogue
+        self.locks = locks
+        self.intake = intake
+        self.proof_timeout_s = proof_timeout_s
+
+    def knows(self, task: str) -> bool:
+        """Whether the task has a live version."""
+        return task in self.catalogue.current.tasks
+
+    async def examine(self, data: bytes) -> Candidate:
+        """The checks that need no model.
+
+        Raises:
+            Unprocessable: with the code of the fault.
+        """
+        try:
+            return await asyncio.to_thread(self.intake.examine, data)
+        except ArtefactError as error:
+            raise from_capsule_error(error) from error
+
+    async def admit(self, candidate: Candidate, source: Source) -> tuple[VersionRecord, bool]:
+        """Prove, store and publish a capsule, unless the task has these very bytes already.
+
+        Returns:
+            The version, and whether it is new.
+
+        Raises:
+            Unprocessable: `golden_mismatch`.
+            Conflict: the task has these bytes, but its copy cannot be served.
+            ServiceError: the engine or the store failed.
+        """
+        async with self.locks.of(candidate.task):
+            present = await self.present(candidate)
+            if present is not None:
+                return present, False
+            await self.prove(candidate)
+            return await finish(self.commit(candidate, source))
+
+    async def present(self, candidate: Candidate) -> VersionRecord | None:
+        """The live version that has the candidate's bytes, if any."""
+        entry = self.catalogue.current.tasks.get(candidate.task)
+        version = None if entry is None else entry.with_digest(candidate.digest)
+        if version is None:
+            return None
+        version.served()
+        return await stored(self.store.get_version, candidate.task, version.version)
+
+    async def prove(self, candidate: Candidate) -> None:
+        """Replay the golden examples on a copy that no client can see and that does not stay."""
+        served = await finish(
+            self.add(candidate.capsule, CANDIDATE, candidate.digest), undo=self.engine.bank.remove
+        )
+        try:
+            await prove(
+                candidate.capsule.manifest.golden, served, self.engine, self.proof_timeout_s
+            )
+        finally:
+            self.engine.bank.remove(served)
+
+    async def commit(self, candidate: Candidate, source: Source) -> tuple[VersionRecord, bool]:
+        """Store and publish; must not be interrupted between the two.
+
+        The number comes from the store, and a `Served` is immutable, so the capsule enters the
+        bank anew. Should that fail, the version is taken back: nobody has been told of it yet.
+        """
+        record, created = await stored(
+            self.store.add_version,
+            candidate.task,
+            candidate.digest,
+            candidate.capsule.manifest.model_dump(mode="json"),
+            candidate.data,
+            source,
+        )
+        try:
+            served = await self.add(candidate.capsule, record.version, candidate.digest)
+        except Exception:
+            if created:
+                await stored(self.store.delete_version, record.task, record.version)
+            raise
+        self.catalogue.publish(record.task, entry_of(record, served))
+        logger.info(
+            "capsule_published",
+            task=record.task,
+            version=record.version,
+            digest=record.digest,
+            source=record.source,
+        )
+        return record, created
+
+    async def add(self, capsule: Capsule, version: int, digest: str) -> Served:
+        """Copy a capsule into the bank; off the event loop, since it may have to wait for it."""
+        return await asyncio.to_thread(
+            self.engine.bank.add, capsule, version=version, digest=digest
+        )

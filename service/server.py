@@ -1,0 +1,136 @@
+"""Runs the application under uvicorn, and tells by its exit code how that went."""
+
+import errno
+import math
+import signal
+import socket
+from types import FrameType
+
+import structlog
+import uvicorn
+
+from service.app import create_app
+from service.logs import configure_logging
+from service.settings import Settings, unknown_variables
+from service.state import Live
+
+SUCCESS = 0
+FAILURE = 1
+BACKLOG = 2048
+KEEP_ALIVE_S = 75
+"""Longer than load balancers leave connections idle, lest they use one that is being closed."""
+
+UNUSABLE_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
+logger = structlog.stdlib.get_logger(__name__)
+
+
+class Server(uvicorn.Server):
+    """A server that a signal stops gracefully, which is no failure."""
+
+    def __init__(self, config: uvicorn.Config, live: Live) -> None:
+        super().__init__(config)
+        self.live = live
+        self.failed = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take no more work and finish what is there; a second interrupt leaves at once."""
+        self.live.drain()
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    def fail(self) -> None:
+        """Stop, and be remembered as failed."""
+        self.failed = True
+        self.should_exit = True
+
+
+def serve(settings: Settings) -> int:
+    """Serve until a signal comes, or until the server cannot go on.
+
+    Takes over the process's logging and signals.
+
+    Returns:
+        0 after a graceful stop; 1 where the address cannot be listened on, or the backbone or the
+        database cannot be used. The log says why, in one line.
+    """
+    configure_logging(settings.log_level, settings.log_format)
+    for name in unknown_variables():
+        logger.warning("unknown_setting", variable=name, remedy="check the spelling, or unset it")
+    try:
+        sockets = listen(settings.host, settings.port)
+    except OSError as error:
+        logger.critical("start_failed", code="cannot_listen", reason=explain(error, settings))
+        return FAILURE
+    for listener in sockets:
+        host, port = listener.getsockname()[:2]
+        logger.info("listening", host=host, port=port)
+    return run(settings, sockets)
+
+
+def run(settings: Settings, sockets: list[socket.socket]) -> int:
+    """Serve on sockets, which are closed at the end; see :func:`serve`."""
+
+    def on_fatal() -> None:
+        server.fail()
+
+    app = create_app(settings, on_fatal=on_fatal)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
+    )
+    server = Server(config, app.state.live)
+    server.run(sockets)
+    return FAILURE if server.failed else SUCCESS
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Listen on every address of a host.
+
+    Args:
+        host: an address, or a name that may have several.
+        port: 0 takes a free one; with several addresses, the first's.
+
+    Raises:
+        OSError: one of them cannot be listened on, or the name has none.
+    """
+    sockets: list[socket.socket] = []
+    unusable: OSError | None = None
+    try:
+        for family, *_, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            place = (address[0], port)
+            try:
+                sockets.append(socket.create_server(place, family=family, backlog=BACKLOG))
+            except OSError as error:
+                # A name may have an IPv6 address on a machine without IPv6.
+                if error.errno not in UNUSABLE_HERE:
+                    raise
+                unusable = error
+            else:
+                port = sockets[0].getsockname()[1]
+        if not sockets and unusable is not None:
+            raise unusable
+    except OSError:
+        for listener in sockets:
+            listener.close()
+        raise
+    return sockets
+
+
+def explain(error: OSError, settings: Settings) -> str:
+    """Why an address cannot be listened on, and what to do about it."""
+    place = f"{settings.host}:{settings.port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{place} is in use; stop what listens there, or set CAPSULE_PORT to another port."
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{place} is not permitted; set CAPSULE_PORT to a port from 1024."
+    return f"{place} cannot be listened on ({error.strerror}); set CAPSULE_HOST to an address of this machine."

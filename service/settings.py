@@ -1,0 +1,170 @@
+"""Every setting of the server, in one frozen class.
+
+A flag wins over an environment variable, which wins over the default. Nothing is read at import.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ByteSize, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PREFIX = "CAPSULE_"
+MIB = 1024 * 1024
+
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+LogFormat = Literal["json", "console"]
+Bytes = Annotated[ByteSize, Field(gt=0)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class SettingsError(ValueError):
+    """The environment or the flags hold values that cannot be used.
+
+    Attributes:
+        problems: one sentence for each bad value, naming its environment variable.
+    """
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def upper(value: object) -> object:
+    """Let a level be written in any case."""
+    return value.upper() if isinstance(value, str) else value
+
+
+class Settings(BaseSettings):
+    """The server's settings; see :func:`load_settings`.
+
+    Field descriptions are what the documentation and the command line show.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid"
+    )
+
+    host: str = Field(
+        default="127.0.0.1", min_length=1, description="Address or host name to listen on."
+    )
+    port: int = Field(
+        default=8000, ge=0, le=65535, description="Port to listen on; 0 takes a free one."
+    )
+    data_dir: Path = Field(
+        default=Path("./data"), description="Folder of the database; made where it is missing."
+    )
+    backbone: str = Field(
+        default="embedded",
+        min_length=1,
+        description="The frozen backbone: `embedded`, a local folder or a hub id.",
+    )
+    device: str = Field(
+        default="auto",
+        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+        description="Where it runs: `auto`, `cpu`, `cuda` or `cuda:N`.",
+    )
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto",
+        description="Its number format; `auto` is bfloat16 on CUDA and float32 on a CPU.",
+    )
+    threads: Count | None = Field(
+        default=None, description="Threads of one forward pass; by default one for each core."
+    )
+    tokenise_threads: Count = Field(
+        default=2, description="Threads that render templates and tokenise."
+    )
+    max_body_bytes: Bytes = Field(
+        default=ByteSize(4 * MIB), description="Largest request body; uploads have their own."
+    )
+    max_artefact_bytes: Bytes = Field(
+        default=ByteSize(16 * MIB), description="Largest capsule file that can be uploaded."
+    )
+    max_texts: Count = Field(
+        default=1024, description="Most rows of one request, after `tasks` times `text`."
+    )
+    max_characters: Count = Field(
+        default=100_000, description="Longest text, all of a row's inputs together."
+    )
+    queue_rows: Count = Field(
+        default=4096, description="Rows that may wait for the model, of all requests together."
+    )
+    timeout_ms: Count = Field(
+        default=30_000,
+        description="Time limit of a classification, and the most its `timeout_ms` may ask for.",
+    )
+    max_batch_rows: Count = Field(default=32, description="Most rows of one forward pass.")
+    max_batch_tokens: Count | None = Field(
+        default=None,
+        description="Most tokens of one forward pass, padding included; by default 2048 on a CPU "
+        "and 32768 on CUDA.",
+    )
+    bank_slots: Count = Field(
+        default=10_000, description="Capsules held on the device; the others wait in memory."
+    )
+    metrics_tasks: int = Field(
+        default=100,
+        ge=0,
+        description="Tasks with a metric label of their own; those that come later are `other`.",
+    )
+    load_zoo: bool = Field(
+        default=True, description="Load the shipped capsules on the first start."
+    )
+    log_level: Annotated[LogLevel, BeforeValidator(upper)] = Field(
+        default="INFO", description="Least severe log lines to write."
+    )
+    log_format: LogFormat = Field(
+        default="json", description="`json`, a line an event, or `console`, for people."
+    )
+    shutdown_grace_s: float = Field(
+        default=30.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Seconds that requests in flight may take to finish on shutdown.",
+    )
+
+    @model_validator(mode="after")
+    def fit_together(self) -> "Settings":
+        """Refuse limits that contradict each other."""
+        if self.queue_rows < self.max_texts:
+            raise ValueError(
+                f"{PREFIX}QUEUE_ROWS is {self.queue_rows}, less than {PREFIX}MAX_TEXTS, "
+                f"{self.max_texts}: a request of that many rows would never be taken"
+            )
+        if self.bank_slots < self.max_batch_rows:
+            raise ValueError(
+                f"{PREFIX}BANK_SLOTS is {self.bank_slots}, less than {PREFIX}MAX_BATCH_ROWS, "
+                f"{self.max_batch_rows}: a batch may need that many capsules at once"
+            )
+        return self
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Read the settings from flags and the environment.
+
+    Args:
+        flags: by field name; None stands for a flag that was not given.
+
+    Raises:
+        SettingsError: naming every value that cannot be used.
+    """
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        raise SettingsError(tuple(explain(fault) for fault in error.errors())) from error
+
+
+def explain(fault: Mapping[str, Any]) -> str:
+    """One sentence on one fault that pydantic found."""
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    if not fault["loc"]:
+        return f"{message}."
+    return f"{PREFIX}{str(fault['loc'][0]).upper()} is {fault['input']!r}: {message}."
+
+
+def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Environment variables with our prefix that are not settings, most likely misspelt."""
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)

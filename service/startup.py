@@ -1,0 +1,153 @@
+"""Warms a server up behind its back, and takes it down again."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import structlog
+
+from capsules import zoo
+from capsules.backbones.base import LoadedBackbone
+from capsules.backbones.load import load
+from capsules.errors import CapsuleError
+from capsules.executors.base import Executor
+from capsules.executors.torch import TorchExecutor
+from service.engine.config import EngineConfig
+from service.engine.engine import Engine
+from service.errors import ServiceError
+from service.metrics import Metrics
+from service.registry.registry import Registry
+from service.settings import Settings
+from service.state import BackboneFacts, Live, Warm
+from service.store import open_store
+from service.store.errors import StoreError
+
+Assemble = Callable[[Settings, Metrics], AbstractAsyncContextManager[Warm]]
+"""Builds what requests are served with, and tears it down at the end."""
+
+logger = structlog.stdlib.get_logger(__name__)
+
+
+@asynccontextmanager
+async def assemble(settings: Settings, metrics: Metrics) -> AsyncIterator[Warm]:
+    """The real thing: store, backbone, engine and registry, in this order; blocking parts in threads.
+
+    Raises:
+        CapsuleError: the backbone cannot be had or run.
+        StoreError: the database cannot be opened.
+        ServiceError: the stored capsules cannot be loaded.
+    """
+    store = await asyncio.to_thread(open_store, settings.data_dir)
+    try:
+        loaded = await asyncio.to_thread(
+            load, settings.backbone, device=settings.device, dtype=settings.dtype
+        )
+        executor = TorchExecutor(loaded.backbone)
+        engine = Engine(loaded, executor, engine_config(settings), metrics)
+        try:
+            await engine.start()
+            registry = Registry(store, engine, loaded.info, observer=metrics)
+            await registry.load(lambda count: logger.info("capsules_read", count=count))
+            if settings.load_zoo:
+                await registry.load_zoo(zoo.artefacts())
+            metrics.watch(lambda: engine.queue_depth, lambda: tiers(engine))
+            yield Warm(engine=engine, registry=registry, backbone=facts(loaded, executor))
+        finally:
+            await engine.stop()
+    finally:
+        await asyncio.to_thread(store.close)
+
+
+def engine_config(settings: Settings) -> EngineConfig:
+    """The engine's part of the settings."""
+    return EngineConfig(
+        threads=settings.threads,
+        tokenise_threads=settings.tokenise_threads,
+        queue_rows=settings.queue_rows,
+        max_batch_rows=settings.max_batch_rows,
+        max_batch_tokens=settings.max_batch_tokens,
+        bank_slots=settings.bank_slots,
+        grace_s=settings.shutdown_grace_s,
+    )
+
+
+def tiers(engine: Engine) -> dict[str, int]:
+    """How many capsules each tier holds."""
+    stats = engine.bank.stats()
+    return {"device": stats.resident, "host": stats.host}
+
+
+def facts(loaded: LoadedBackbone, executor: Executor) -> BackboneFacts:
+    """What clients are told of the backbone."""
+    info = loaded.info
+    return BackboneFacts(
+        id=info.id,
+        family=info.family,
+        architecture=info.architecture,
+        hidden_size=info.hidden_size,
+        num_layers=info.num_layers,
+        parameters=info.parameters,
+        vocab_size=info.vocab_size,
+        max_tokens=info.max_tokens,
+        fingerprint=info.fingerprint,
+        device=str(executor.device),
+        dtype=str(loaded.backbone.dtype).removeprefix("torch."),
+        executor=executor.name,
+        path=str(info.path),
+    )
+
+
+async def serve_until(
+    stop: asyncio.Event, live: Live, build: Assemble, on_fatal: Callable[[], None]
+) -> None:
+    """Warm up, serve until told to stop, and take everything down.
+
+    Args:
+        stop: set it to end the server.
+        live: is opened once all is there.
+        build: builds it.
+        on_fatal: is called where that fails, after the reason has been logged.
+    """
+    started = time.perf_counter()
+    try:
+        async with build(live.settings, live.metrics) as warm:
+            live.open(warm)
+            logger.info(
+                "ready",
+                backbone=warm.backbone.id,
+                device=warm.backbone.device,
+                executor=warm.backbone.executor,
+                capsules=warm.registry.served,
+                seconds=round(time.perf_counter() - started, 3),
+            )
+            await stop.wait()
+    except CapsuleError as error:
+        logger.critical("start_failed", code=error.code, reason=error.message)
+        on_fatal()
+    except ServiceError as error:
+        logger.critical("start_failed", code=error.code, reason=error.detail)
+        on_fatal()
+    except StoreError as error:
+        logger.critical("start_failed", code="store_unavailable", reason=str(error))
+        on_fatal()
+    except Exception:
+        logger.exception("start_failed", code="internal_error")
+        on_fatal()
+
+
+@asynccontextmanager
+async def running(live: Live, build: Assemble, on_fatal: Callable[[], None]) -> AsyncIterator[None]:
+    """Keep a server warming up and then serving in the background; the lifespan of the app."""
+    live.phase = "warming"
+    stop = asyncio.Event()
+    task = asyncio.create_task(serve_until(stop, live, build, on_fatal))
+    try:
+        yield
+    finally:
+        live.drain()
+        stop.set()
+        if live.warm is None:
+            task.cancel()
+        await asyncio.wait([task])
+        live.warm = None

@@ -1,0 +1,45 @@
+import pytest
+import torch
+
+from capsules.errors import OptionError
+from service.engine.config import EngineConfig
+
+
+def test_the_limits_follow_the_device():
+    config = EngineConfig(max_batch_rows=8)
+    on_cpu, on_cuda = (config.limits(torch.device(name)) for name in ("cpu", "cuda"))
+    assert on_cpu.max_rows == on_cuda.max_rows == 8
+    assert (on_cpu.max_tokens, on_cuda.max_tokens) == (2048, 32_768)
+    assert on_cpu.free_padding < on_cuda.free_padding
+
+
+def test_a_chosen_token_budget_holds_everywhere():
+    config = EngineConfig(max_batch_tokens=100, max_padding=1.5)
+    limits = config.limits(torch.device("cuda:1"))
+    assert (limits.max_tokens, limits.max_padding) == (100, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("threads", 0),
+        ("max_batch_tokens", 0),
+        ("tokenise_threads", 0),
+        ("queue_rows", 0),
+        ("max_batch_rows", 0),
+        ("max_padding", 0.9),
+        ("max_padding", float("nan")),
+        ("grace_s", -1.0),
+        ("grace_s", float("nan")),
+        ("bank_slots", 31),
+    ],
+)
+def test_values_out_of_range_are_refused_by_name(field, value):
+    with pytest.raises(OptionError) as caught:
+        EngineConfig(**{field: value})
+    assert caught.value.field == field
+    assert field in caught.value.message
+
+
+def test_a_bank_as_large_as_a_batch_is_enough():
+    assert EngineConfig(bank_slots=4, max_batch_rows=4).bank_slots == 4

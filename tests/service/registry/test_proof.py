@@ -1,0 +1,99 @@
+import pytest
+
+from capsules.artefact.manifest import Golden
+from service.engine.records import RowAnswer, Served
+from service.errors import InternalError, Unavailable, Unprocessable
+from service.registry.proof import check, prove
+from tests.service.registry.samples import a_capsule
+from tests.support.fake_engine import FakeEngine
+
+LABELS = ("no", "maybe", "yes")
+
+
+def example(label: str, *probs: float) -> Golden:
+    return Golden(inputs={"text": "x"}, label=label, probs=list(probs))
+
+
+def answer(*probs: float) -> RowAnswer:
+    return RowAnswer(probs=probs, input_tokens=3, truncated=False)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "given"),
+    [
+        ((0.1, 0.2, 0.7), (0.1, 0.2, 0.7)),
+        ((0.1, 0.2, 0.7), (0.109, 0.2, 0.691)),
+        ((0.1, 0.2, 0.7), (0.091, 0.209, 0.7)),
+    ],
+)
+def test_agrees_within_the_tolerance(recorded: tuple[float, ...], given: tuple[float, ...]) -> None:
+    check(0, example("yes", *recorded), answer(*given), LABELS)
+
+
+def test_names_the_example_and_the_other_label() -> None:
+    with pytest.raises(Unprocessable) as refused:
+        check(3, example("yes", 0.49, 0.01, 0.5), answer(0.495, 0.01, 0.495 - 1e-9), LABELS)
+    assert refused.value.code == "golden_mismatch"
+    assert refused.value.field == "golden.3"
+    assert "Golden example 3 gives the label 'no'" in refused.value.detail
+    assert "'yes' was recorded" in refused.value.detail
+
+
+def test_says_by_how_much_the_worst_probability_is_off() -> None:
+    with pytest.raises(Unprocessable) as refused:
+        check(1, example("yes", 0.10, 0.20, 0.70), answer(0.105, 0.215, 0.68), LABELS)
+    assert refused.value.code == "golden_mismatch"
+    assert "gives 'yes' the probability 0.6800 here" in refused.value.detail
+    assert "0.7000 was recorded, which is 0.0200 off" in refused.value.detail
+
+
+class TestProve:
+    @pytest.fixture
+    def engine(self) -> FakeEngine:
+        return FakeEngine()
+
+    def serve(self, engine: FakeEngine) -> tuple[list[Golden], Served]:
+        capsule = a_capsule()
+        served = engine.bank.add(capsule, version=1, digest="d" * 64)
+        return capsule.manifest.golden, served
+
+    async def test_replays_through_the_engine(self, engine: FakeEngine) -> None:
+        golden, served = self.serve(engine)
+        await prove(golden, served, engine, 1.0)
+        shifted = [
+            Golden(inputs=g.inputs, label=g.label, probs=[p * 0.9 for p in g.probs]) for g in golden
+        ]
+        with pytest.raises(Unprocessable, match="Golden example 1 gives"):
+            await prove([*golden, *shifted], served, engine, 1.0)
+
+    async def test_needs_no_engine_without_examples(self, engine: FakeEngine) -> None:
+        _, served = self.serve(engine)
+        engine.failure = Unavailable("full", code="queue_full")
+        await prove([], served, engine, 1.0)
+
+    async def test_blames_the_capsule_for_an_example_that_is_refused(
+        self, engine: FakeEngine
+    ) -> None:
+        _, served = self.serve(engine)
+        blank = Golden(inputs={"text": "  "}, label="yes", probs=[0.5, 0.5])
+        with pytest.raises(Unprocessable, match=r"cannot be classified \(The text is empty") as r:
+            await prove([blank], served, engine, 1.0)
+        assert r.value.code == "golden_mismatch"
+
+    async def test_blames_the_capsule_for_scores_that_are_not_finite(
+        self, engine: FakeEngine
+    ) -> None:
+        golden, served = self.serve(engine)
+        engine.row_failure = InternalError("broken", code="non_finite_scores")
+        with pytest.raises(Unprocessable, match="not finite") as refused:
+            await prove(golden, served, engine, 1.0)
+        assert refused.value.code == "golden_mismatch"
+
+    async def test_blames_the_server_for_its_own_failures(self, engine: FakeEngine) -> None:
+        golden, served = self.serve(engine)
+        engine.row_failure = InternalError("broken", code="inference_failed")
+        with pytest.raises(InternalError):
+            await prove(golden, served, engine, 1.0)
+        engine.failure = Unavailable("full", code="queue_full", retry_after=1)
+        with pytest.raises(Unavailable):
+            await prove(golden, served, engine, 1.0)

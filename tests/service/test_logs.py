@@ -1,0 +1,100 @@
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from service.logs import configure_logging
+from service.settings import LogFormat
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    logging.captureWarnings(False)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_our_events_and_the_libraries_are_lines_of_the_same_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    configure_logging("INFO", "json")
+    structlog.contextvars.bind_contextvars(request_id="abc")
+    structlog.get_logger().info("ready", seconds=1.5)
+    logging.getLogger("uvicorn.error").warning("port %d", 80)
+    ours, theirs = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (ours["event"], ours["level"], ours["seconds"]) == ("ready", "info", 1.5)
+    assert (theirs["event"], theirs["level"]) == ("port 80", "warning")
+    assert theirs["logger"] == "uvicorn.error"
+    assert ours["request_id"] == theirs["request_id"] == "abc"
+    assert ours["timestamp"].endswith("Z")
+    assert theirs["timestamp"].endswith("Z")
+
+
+def test_an_exception_is_part_of_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("INFO", "json")
+    try:
+        raise ValueError("too many")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    assert "ValueError: too many" in json.loads(capsys.readouterr().out)["exception"]
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_the_level_holds_for_both_kinds(
+    capsys: pytest.CaptureFixture[str], log_format: LogFormat
+) -> None:
+    configure_logging("WARNING", log_format)
+    structlog.get_logger().info("quiet")
+    logging.getLogger("alembic").info("quiet")
+    structlog.get_logger().warning("loud", size=3)
+    logging.getLogger("alembic").warning("loud")
+    out = capsys.readouterr().out
+    assert "quiet" not in out
+    assert out.count("loud") == 2
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_tracebacks_hide_local_variables(
+    capsys: pytest.CaptureFixture[str], log_format: LogFormat
+) -> None:
+    configure_logging("INFO", log_format)
+    # Put together here, since tracebacks show the source.
+    text = "".join(["pri", "vate"])
+    try:
+        raise ValueError(len(text))
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    out = capsys.readouterr().out
+    assert "ValueError" in out
+    assert "private" not in out
+
+
+def test_what_utf8_cannot_hold_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("INFO", "json")
+    structlog.get_logger().info("odd", text="\ud800", number=10**30, thing=object)
+    line = capsys.readouterr().out
+    line.encode("ascii")
+    assert json.loads(line)["number"] == 10**30
+
+
+def test_warnings_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("INFO", "json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        logging.captureWarnings(True)
+        warnings.warn("old", UserWarning, stacklevel=1)
+    assert json.loads(capsys.readouterr().out)["logger"] == "py.warnings"
+
+
+def test_chatty_libraries_are_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging("DEBUG", "json")
+    logging.getLogger("httpx2").info("GET /")
+    assert capsys.readouterr().out == ""

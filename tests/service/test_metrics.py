@@ -1,0 +1,119 @@
+from concurrent.futures import ThreadPoolExecutor
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.engine.observer import BatchReport, EngineObserver
+from service.metrics import Metrics
+from service.registry.ports import RegistryObserver
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def finished(metrics: Metrics, *tasks: str, status: int = 200, code: str | None = None) -> None:
+    metrics.request_finished(
+        route="/v1/classify", status=status, tasks=tasks, code=code, seconds=0.01
+    )
+
+
+def test_it_observes_the_engine_and_the_registry() -> None:
+    engine: EngineObserver = Metrics(tasks=1)
+    registry: RegistryObserver = Metrics(tasks=1)
+    assert isinstance(engine, Metrics)
+    assert isinstance(registry, Metrics)
+
+
+def test_the_first_tasks_have_labels_and_later_ones_share_one() -> None:
+    metrics = Metrics(tasks=2)
+    for task in ("a", "b", "c", "d", "a"):
+        finished(metrics, task)
+    assert sample(metrics, "capsule_requests_total", task="a", code="200") == 2
+    assert sample(metrics, "capsule_requests_total", task="b", code="200") == 1
+    assert sample(metrics, "capsule_requests_total", task="other", code="200") == 2
+    assert sample(metrics, "capsule_requests_total", task="c", code="200") is None
+
+
+def test_a_request_counts_once_for_each_task_and_once_where_there_is_none() -> None:
+    metrics = Metrics(tasks=2)
+    finished(metrics, "a", "b", "c", "d")
+    finished(metrics, status=404, code="task_not_found")
+    for task in ("a", "b", "other"):
+        assert sample(metrics, "capsule_requests_total", task=task, code="200") == 1
+    assert sample(metrics, "capsule_requests_total", task="", code="404") == 1
+    assert sample(metrics, "capsule_rejected_total", reason="task_not_found") == 1
+    name = "capsule_request_duration_seconds_count"
+    assert sample(metrics, name, route="/v1/classify") == 2
+
+
+def test_labels_are_bounded_from_many_threads() -> None:
+    metrics = Metrics(tasks=5)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: metrics.label(f"task-{number % 50}"), range(2000)))
+    assert len(metrics.labelled) == 5
+
+
+def test_batches_are_measured() -> None:
+    metrics = Metrics(tasks=1)
+    metrics.batch_finished(
+        BatchReport(
+            rows=4,
+            tokens=40,
+            padded_tokens=50,
+            tasks=3,
+            forward_seconds=0.02,
+            queue_seconds=(0.001, 0.002, 0.003, 0.004),
+        )
+    )
+    metrics.tokenised(4, 0.001)
+    assert sample(metrics, "capsule_batch_size_sum") == 4
+    assert sample(metrics, "capsule_batch_tokens_sum") == 40
+    assert sample(metrics, "capsule_batch_tasks_sum") == 3
+    assert sample(metrics, "capsule_batch_padding_ratio_sum") == 1.25
+    assert sample(metrics, "capsule_forward_seconds_sum") == 0.02
+    assert sample(metrics, "capsule_queue_seconds_count") == 4
+    assert sample(metrics, "capsule_tokenise_seconds_count") == 1
+
+
+def test_rows_that_got_no_answer_are_counted() -> None:
+    metrics = Metrics(tasks=1)
+    metrics.cancelled(3)
+    metrics.expired(2)
+    metrics.rejected(5, "queue_full")
+    metrics.row_refused("empty_text")
+    metrics.rows_truncated(4)
+    assert sample(metrics, "capsule_cancelled_total") == 3
+    assert sample(metrics, "capsule_expired_total") == 2
+    assert sample(metrics, "capsule_shed_rows_total", reason="queue_full") == 5
+    assert sample(metrics, "capsule_rejected_total", reason="empty_text") == 1
+    assert sample(metrics, "capsule_truncated_total") == 4
+
+
+def test_gauges_are_read_when_the_metrics_are() -> None:
+    metrics = Metrics(tasks=1)
+    depth = [0]
+    metrics.watch(lambda: depth[0], lambda: {"device": 7, "host": 2})
+    depth[0] = 9
+    metrics.capsules_served(8)
+    metrics.load_finished(1.5)
+    metrics.artefact_loaded(0.1)
+    assert sample(metrics, "capsule_queue_depth") == 9
+    assert sample(metrics, "capsule_capsules_loaded", tier="device") == 7
+    assert sample(metrics, "capsule_capsules_loaded", tier="host") == 2
+    assert sample(metrics, "capsule_versions_served") == 8
+    assert sample(metrics, "capsule_start_load_seconds") == 1.5
+    assert sample(metrics, "capsule_load_seconds_count") == 1
+
+
+def test_every_metric_has_our_prefix_and_says_what_it_is() -> None:
+    families = list(text_string_to_metric_families(Metrics(tasks=1).exposition().decode()))
+    assert len(families) > 15
+    for family in families:
+        assert family.name.startswith("capsule_")
+        assert family.documentation.endswith(".")
+
+
+def test_two_servers_do_not_share_metrics() -> None:
+    one, other = Metrics(tasks=1), Metrics(tasks=1)
+    one.cancelled(1)
+    assert sample(other, "capsule_cancelled_total") == 0

@@ -1,0 +1,91 @@
+from pathlib import Path
+
+import pytest
+
+from service.settings import Settings, SettingsError, load_settings, unknown_variables
+
+
+@pytest.fixture(autouse=True)
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"CAPSULE_{name.upper()}", raising=False)
+
+
+def test_defaults_are_those_documented() -> None:
+    settings = load_settings()
+    assert settings.host == "127.0.0.1"
+    assert settings.port == 8000
+    assert settings.data_dir == Path("data")
+    assert settings.backbone == "embedded"
+    assert (settings.device, settings.dtype) == ("auto", "auto")
+    assert settings.threads is None
+    assert settings.max_body_bytes == 4 * 1024 * 1024
+    assert settings.max_artefact_bytes == 16 * 1024 * 1024
+    assert settings.max_texts == 1024
+    assert settings.max_characters == 100_000
+    assert settings.queue_rows == 4096
+    assert settings.timeout_ms == 30_000
+    assert settings.load_zoo is True
+
+
+def test_a_flag_wins_over_a_variable_which_wins_over_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CAPSULE_PORT", "9001")
+    monkeypatch.setenv("CAPSULE_HOST", "0.0.0.0")
+    settings = load_settings(port=9002, host=None)
+    assert (settings.host, settings.port) == ("0.0.0.0", 9002)
+
+
+def test_sizes_may_have_units_and_levels_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPSULE_MAX_BODY_BYTES", "2MiB")
+    monkeypatch.setenv("CAPSULE_LOG_LEVEL", "debug")
+    settings = load_settings()
+    assert settings.max_body_bytes == 2 * 1024 * 1024
+    assert settings.log_level == "DEBUG"
+
+
+def test_an_empty_variable_is_none_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPSULE_THREADS", "")
+    assert load_settings().threads is None
+
+
+def test_all_bad_values_are_reported_together_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPSULE_PORT", "eighty")
+    monkeypatch.setenv("CAPSULE_DEVICE", "tpu")
+    with pytest.raises(SettingsError) as caught:
+        load_settings(max_texts=0, colour="red")
+    text = str(caught.value)
+    assert len(caught.value.problems) == 4
+    for name in ("CAPSULE_PORT", "CAPSULE_DEVICE", "CAPSULE_MAX_TEXTS", "CAPSULE_COLOUR"):
+        assert name in text
+    assert "'eighty'" in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        ({"queue_rows": 10, "max_texts": 11}, ("CAPSULE_QUEUE_ROWS", "CAPSULE_MAX_TEXTS")),
+        ({"bank_slots": 8, "max_batch_rows": 9}, ("CAPSULE_BANK_SLOTS", "CAPSULE_MAX_BATCH_ROWS")),
+    ],
+)
+def test_limits_that_contradict_each_other_are_refused(
+    flags: dict[str, int], names: tuple[str, str]
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(**flags)
+    assert all(name in str(caught.value) for name in names)
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_settings().port = 1  # type: ignore[misc]
+
+
+def test_misspelt_variables_are_found() -> None:
+    found = unknown_variables({"CAPSULE_PROT": "1", "CAPSULE_PORT": "2", "PATH": "3"})
+    assert found == ["CAPSULE_PROT"]
+
+
+def test_every_setting_says_what_it_is() -> None:
+    assert all(field.description for field in Settings.model_fields.values())
