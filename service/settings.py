@@ -14,6 +14,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 PREFIX = "CAPSULE_"
 MIB = 1024 * 1024
 
+# Read by the client commands and the compose file, which may share an environment with a server.
+NOT_OURS = frozenset({"CAPSULE_URL", "CAPSULE_TAG", "CAPSULE_GPU_PORT"})
+
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 LogFormat = Literal["json", "console"]
 Bytes = Annotated[ByteSize, Field(gt=0)]
@@ -166,5 +169,5 @@ def explain(fault: Mapping[str, Any]) -> str:
 
 def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
     """Environment variables with our prefix that are not settings, most likely misspelt."""
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    known = NOT_OURS.union(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import structlog
 
 from capsules import zoo
-from capsules.backbones.base import LoadedBackbone
+from capsules.backbones.base import Backbone, LoadedBackbone
 from capsules.backbones.load import load
 from capsules.errors import CapsuleError
 from capsules.executors.base import Executor
@@ -30,8 +30,18 @@ logger = structlog.stdlib.get_logger(__name__)
 
 
 @asynccontextmanager
-async def assemble(settings: Settings, metrics: Metrics) -> AsyncIterator[Warm]:
+async def assemble(
+    settings: Settings,
+    metrics: Metrics,
+    *,
+    executor_for: Callable[[Backbone], Executor] = TorchExecutor,
+) -> AsyncIterator[Warm]:
     """The real thing: store, backbone, engine and registry, in this order; blocking parts in threads.
+
+    Args:
+        settings: of the server.
+        metrics: observe the engine and the registry.
+        executor_for: makes what runs the backbone.
 
     Raises:
         CapsuleError: the backbone cannot be had or run.
@@ -43,7 +53,7 @@ async def assemble(settings: Settings, metrics: Metrics) -> AsyncIterator[Warm]:
         loaded = await asyncio.to_thread(
             load, settings.backbone, device=settings.device, dtype=settings.dtype
         )
-        executor = TorchExecutor(loaded.backbone)
+        executor = executor_for(loaded.backbone)
         engine = Engine(loaded, executor, engine_config(settings), metrics)
         try:
             await engine.start()

@@ -119,9 +119,11 @@ def parse_manifest(value: Mapping[str, Any]) -> Manifest:
     Raises:
         ArtefactError: naming the first key at fault.
     """
-    if "schema_version" not in value:
+    # True equals 1 in Python, though not in JSON.
+    if isinstance(value.get("schema_version", True), bool):
         raise ArtefactError(
-            f"The manifest has no schema_version; this library reads version {SCHEMA_VERSION}.",
+            "The manifest has no number as schema_version; this library reads version "
+            f"{SCHEMA_VERSION}.",
             code=ArtefactFault.UNSUPPORTED_SCHEMA_VERSION,
             field="schema_version",
         )
@@ -142,8 +144,11 @@ def parse_manifest(value: Mapping[str, Any]) -> Manifest:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the manifest, as published in the documentation."""
+    schema = Manifest.model_json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Capsule manifest, schema version 1",
-        **{key: value for key, value in Manifest.model_json_schema().items() if key != "title"},
+        **schema,
+        "title": f"Capsule manifest, schema version {SCHEMA_VERSION}",
+        # The model has a default for whoever writes a manifest; who reads one must know it.
+        "required": ["schema_version", *schema["required"]],
     }

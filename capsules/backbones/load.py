@@ -24,8 +24,10 @@ def load(specification: str, *, device: str = "auto", dtype: str = "auto") -> Lo
         OptionError: the device or dtype cannot be used here.
         BackboneError: the backbone cannot be had, is incomplete or of an unsupported family.
     """
+    # Options first, since finding the files may download gigabytes.
     where = resolve_device(device)
-    return load_source(resolve(specification), where, resolve_dtype(dtype, where))
+    precision = resolve_dtype(dtype, where)
+    return load_source(resolve(specification), where, precision)
 
 
 def load_source(source: BackboneSource, device: torch.device, dtype: torch.dtype) -> LoadedBackbone:

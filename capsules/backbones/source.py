@@ -38,8 +38,8 @@ def resolve(specification: str) -> BackboneSource:
     """
     if specification == "embedded":
         return BackboneSource(embedded.BACKBONE_ID, embedded.locate())
-    folder = Path(specification).expanduser()
-    if folder.is_dir():
+    folder = existing_folder(specification)
+    if folder is not None:
         if not (folder / "config.json").is_file():
             raise BackboneError(
                 f"The folder {folder} holds no config.json; point to a folder that "
@@ -54,6 +54,16 @@ def resolve(specification: str) -> BackboneSource:
         "id such as google-t5/t5-base.",
         code=BackboneFault.NOT_FOUND,
     )
+
+
+def existing_folder(specification: str) -> Path | None:
+    """The folder of that path, or None where there is none."""
+    try:
+        folder = Path(specification).expanduser()
+        return folder if folder.is_dir() else None
+    # A home that is not known, or a name that no file can have.
+    except (OSError, RuntimeError):
+        return None
 
 
 def download(hub_id: str) -> Path:
@@ -72,7 +82,8 @@ def download(hub_id: str) -> Path:
             "if it is private or gated.",
             code=BackboneFault.NOT_FOUND,
         ) from error
-    except OSError as error:
+    # A ValueError is a reply that is no JSON: something else answers in the hub's place.
+    except (OSError, ValueError) as error:
         raise unreachable(hub_id, error) from error
 
 

@@ -81,8 +81,8 @@ def run(request: Training, output: Output) -> None:
     """
     config = config_from(request.options)
     path = request.output or Path(f"{config.task}.safetensors")
-    checkpoint = request.checkpoint or path.with_suffix(".checkpoint")
     require_writable(path, "--output")
+    checkpoint = request.checkpoint or path.with_suffix(".checkpoint")
     require_writable(checkpoint, "--checkpoint")
     splits = read_splits(request, config)
     loaded = load_backbone(request.backbone, request.device, request.threads)
@@ -279,6 +279,6 @@ def kept(training: Run, checkpoint: Path) -> str:
     if not epochs:
         return "Interrupted before the first epoch was finished; nothing is kept."
     return (
-        f"Interrupted. {count(epochs, 'epoch')} of {training.config.epochs} kept in {checkpoint}; "
-        "repeat the command to go on from there."
+        f"Interrupted after {count(epochs, 'epoch')} of {training.config.epochs}, kept in "
+        f"{checkpoint}; repeat the command to go on from there."
     )

@@ -7,12 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from capsules.artefact.manifest import TaskName
 from capsules.backbones.base import Family
 
-# Found once per family by benchmarks/learning_rate.py and used for every task.
-DEFAULT_LEARNING_RATE: dict[Family, float] = {
-    "encoder-only": 0.02,
-    "decoder-only": 0.01,
-    "encoder-decoder": 0.3,
-}
+# Found once per family and used for every task; see docs/decisions/0007-learning-rate.md.
+DEFAULT_LEARNING_RATE: dict[Family, float] = {"encoder-only": 0.02}
+# A head reads hundreds of features at once, so a step of the same size moves its scores far more
+# than a capsule's vectors move the layers.
+HEAD_RATE = 0.2
 
 
 class TrainingConfig(BaseModel):
@@ -27,7 +26,8 @@ class TrainingConfig(BaseModel):
         epochs: at most this many; the learning rate falls linearly to zero over them.
         patience: stop after this many epochs without a better validation accuracy.
         batch_size: rows a step.
-        learning_rate: at the start; None takes the family's default.
+        learning_rate: of the capsule at the start; None takes the family's default. The head
+            learns at a fifth of it.
         max_length: longest sequence in tokens, the capsule's included.
         seed: of initial values and data order.
     """

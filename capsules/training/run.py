@@ -5,6 +5,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ from capsules.model import InjectedBackbone, pad
 from capsules.template import Template
 from capsules.training import checkpoint
 from capsules.training.batches import length_bucketed
-from capsules.training.config import DEFAULT_LEARNING_RATE, TrainingConfig
+from capsules.training.config import DEFAULT_LEARNING_RATE, HEAD_RATE, TrainingConfig
 from capsules.training.events import EpochReport, Silent, Watcher
 from capsules.training.trainable import Trainable
 from capsules.variants.registry import variant
@@ -83,12 +84,14 @@ class Run:
         self.train_targets = targets(train, train.labels)
         self.validation_rows = self.encode(validation)
         self.validation_targets = targets(validation, train.labels)
-        self.identity = identity(loaded, config, train, validation)
+        self.learning_rate = config.learning_rate or DEFAULT_LEARNING_RATE[loaded.info.family]
+        # The resolved rate counts, so that a new default does not go on from an old checkpoint.
+        resolved = config.model_copy(update={"learning_rate": self.learning_rate})
+        self.identity = identity(loaded, resolved, train, validation)
         self.model = InjectedBackbone(loaded.backbone)
         self.executor = TorchExecutor(loaded.backbone)
-        self.learning_rate = config.learning_rate or DEFAULT_LEARNING_RATE[loaded.info.family]
         self.optimizer = Adafactor(
-            self.trainable.parameters(),
+            self.parameter_groups(),
             lr=self.learning_rate,
             scale_parameter=False,
             relative_step=False,
@@ -103,6 +106,19 @@ class Run:
         self.bare_train = self.features(self.train_rows) if form is None else None
         self.bare_validation = self.features(self.validation_rows) if form is None else None
         self.resume()
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The learned tensors with their learning rates."""
+        groups: list[dict[str, Any]] = []
+        for rate, is_head in ((1.0, False), (HEAD_RATE, True)):
+            chosen = [
+                parameter
+                for name, parameter in self.trainable.named().items()
+                if name.startswith("head.") == is_head
+            ]
+            if chosen:
+                groups.append({"params": chosen, "lr": self.learning_rate * rate})
+        return groups
 
     @property
     def best_epoch(self) -> int:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from capsules.training.config import TrainingConfig
 
-EPOCHS = 12
-PATIENCE = 4
+EPOCHS = 10
+PATIENCE = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,12 +244,15 @@ def classify(
     ] = False,
 ) -> None:
     """Classify texts, or the lines of standard input, in their order."""
+    from capsules.data.schema import is_unicode
     from service.cli.classify import Question, run
     from service.cli.client import Client
     from service.cli.texts import Item, inputs_from, items_from, lines_of
 
     if inputs and (texts or json_lines):
         raise UsageError("--input gives one text; leave out TEXT and --json-lines.")
+    if not is_unicode(task):
+        raise UsageError(f"{task!r} is no task's name.", code="invalid_task_name")
     items: Iterable[Item]
     if inputs:
         items = [inputs_from(inputs)]

@@ -76,6 +76,7 @@ class Client:
             UsageError: the URL is none.
         """
         self.url = checked(url)
+        self.shown = without_secrets(self.url)
         self.timeout = timeout
         self.clock = clock
         self.sleep = sleep
@@ -179,19 +180,19 @@ class Client:
             return self.http.request(method, self.url + path, timeout=timeout, **content)
         except httpx2.ConnectError as error:
             raise ServerError(
-                f"No server answers at {self.url} ({error}). Start one with `capsule serve`, or "
+                f"No server answers at {self.shown} ({error}). Start one with `capsule serve`, or "
                 "name another with --url or CAPSULE_URL.",
                 code="server_unreachable",
             ) from error
         except httpx2.TimeoutException as error:
             raise ServerError(
-                f"{self.url} did not answer within {self.timeout:g} s; raise --timeout, or ask "
+                f"{self.shown} did not answer within {self.timeout:g} s; raise --timeout, or ask "
                 "for less at a time.",
                 code="server_timeout",
             ) from error
         except httpx2.HTTPError as error:
             raise ServerError(
-                f"The connection to {self.url} broke ({error}). What was asked for may have been "
+                f"The connection to {self.shown} broke ({error}). What was asked for may have been "
                 "done; see `capsule list`.",
                 code="connection_broken",
             ) from error
@@ -214,7 +215,7 @@ class Client:
             problem = Problem.model_validate_json(response.content)
         except ValidationError:
             return ServerError(
-                f"{self.url} answered with status {status}, but not as a capsule server does; "
+                f"{self.shown} answered with status {status}, but not as a capsule server does; "
                 "check --url and CAPSULE_URL.",
                 code="unexpected_reply",
             )
@@ -230,7 +231,7 @@ class Client:
     def not_ours(self) -> ServerError:
         """The failure for an answer in an unknown shape."""
         return ServerError(
-            f"The answer of {self.url} is not that of a capsule server; check --url and "
+            f"The answer of {self.shown} is not that of a capsule server; check --url and "
             "CAPSULE_URL.",
             code="unexpected_reply",
         )
@@ -240,17 +241,27 @@ def checked(url: str) -> str:
     """A URL without its last slash.
 
     Raises:
-        UsageError: it is not one of HTTP.
+        UsageError: it is not one of a server.
     """
     try:
         parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
+        # As the look-up of the name will, where it would be too late to say so.
+        parsed.host.encode("idna")
+    except (httpx2.InvalidURL, UnicodeError) as error:
         raise UsageError(
-            f"--url {url!r} is no URL ({error}); give one such as {DEFAULT_URL}."
+            f"--url or CAPSULE_URL is no URL ({error}); give one such as {DEFAULT_URL}."
         ) from error
+    # The URL may hold a password, so it is not repeated.
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise UsageError(f"--url {url!r} is no HTTP URL; give one such as {DEFAULT_URL}.")
+        raise UsageError(f"--url or CAPSULE_URL is not HTTP; give one such as {DEFAULT_URL}.")
+    if parsed.query or parsed.fragment:
+        raise UsageError("--url or CAPSULE_URL has a query or a fragment; leave that out.")
     return url.rstrip("/")
+
+
+def without_secrets(url: str) -> str:
+    """A URL without a user's name and password, to show."""
+    return str(httpx2.URL(url).copy_with(username=None, password=None))
 
 
 def is_local(url: str) -> bool:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from capsules.cli.output import DIGEST_CHARACTERS, Output, cell, count
 from service.cli.client import Client
+from service.cli.references import parse_task
 from service.cli.replies import Alias, Task, TaskDetail, Version
 
 
@@ -28,9 +29,10 @@ def list_versions(client: Client, name: str, output: Output) -> None:
     """Show every version of a task.
 
     Raises:
+        UsageError: the name cannot be one.
         ServerError: the task does not exist, or there is no server.
     """
-    task = client.task(name)
+    task = client.task(parse_task(name))
     output.show(
         document=task.model_dump(mode="json"),
         rows=version_rows(task),

@@ -1,30 +1,10 @@
 """`capsule rm`: deletes a version of a task, or all of it."""
 
-import re
-
 from rich.text import Text
 
-from capsules.artefact.manifest import TASK_NAME
-from capsules.cli.failure import UsageError
 from capsules.cli.output import Output, cell
 from service.cli.client import Client
-
-REFERENCE = re.compile(rf"({TASK_NAME.pattern})(?:@([1-9]\d{{0,8}}))?")
-
-
-def parse_reference(reference: str) -> tuple[str, int | None]:
-    """A task's name, and the version if one is meant.
-
-    Raises:
-        UsageError: it is neither `TASK` nor `TASK@VERSION`.
-    """
-    match = REFERENCE.fullmatch(reference)
-    if match is None:
-        raise UsageError(
-            f"{reference!r} is neither a task such as trec nor a version such as trec@2.",
-            code="invalid_task_name",
-        )
-    return match[1], int(match[2]) if match[2] else None
+from service.cli.references import parse_reference
 
 
 def run(client: Client, reference: str, output: Output) -> None:

@@ -172,11 +172,12 @@ class Engine:
         started = time.monotonic()
         encoder = Encoder(self.loaded.tokeniser)
         for turn in turns(request.rows, request.todo):
-            if self.queue.broken:
-                raise stopped()
             part = [request.rows[index] for index in turn]
-            encodings = await request.loop.run_in_executor(self.pool, encoder.encode, part)
-            self.put(request, turn, encodings)
+            try:
+                encoding = request.loop.run_in_executor(self.pool, encoder.encode, part)
+            except RuntimeError:  # the pool has been shut down
+                raise stopped() from None
+            self.put(request, turn, await encoding)
         seconds = time.monotonic() - started
         self.observer.tokenised(len(request.rows), seconds)
         return seconds

@@ -73,7 +73,7 @@ class RowQueue:
         """Give reserved places back."""
         with self.changed:
             self.reserved -= rows
-            self.changed.notify()
+            self.notice_end()
 
     def put(self, rows: Sequence[Row]) -> None:
         """Put rows into places that were reserved for them.
@@ -94,8 +94,13 @@ class RowQueue:
             found = [row for row in rows if row in self.waiting]
             for row in found:
                 del self.waiting[row]
-            self.changed.notify()
+            self.notice_end()
         return found
+
+    def notice_end(self) -> None:
+        """Wake the model thread if this was what a closed queue waited for; the lock is held."""
+        if self.closed:
+            self.changed.notify()
 
     def take(self) -> Pick[Row] | None:
         """Wait for rows and take the next batch, with the rows to be dropped; at once if any waits.

@@ -8,18 +8,13 @@ import structlog
 
 from service.logs import configure_logging
 from service.settings import LogFormat
+from tests.support.logs import restored_logging
 
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    logging.captureWarnings(False)
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    with restored_logging():
+        yield
 
 
 def test_our_events_and_the_libraries_are_lines_of_the_same_json(

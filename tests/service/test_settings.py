@@ -83,7 +83,8 @@ def test_settings_cannot_be_changed() -> None:
 
 
 def test_misspelt_variables_are_found() -> None:
-    found = unknown_variables({"CAPSULE_PROT": "1", "CAPSULE_PORT": "2", "PATH": "3"})
+    names = ("CAPSULE_PROT", "CAPSULE_PORT", "CAPSULE_URL", "PATH")
+    found = unknown_variables(dict.fromkeys(names, "1"))
     assert found == ["CAPSULE_PROT"]
 
 

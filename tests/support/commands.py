@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from typer.testing import CliRunner, Result
 
 from service.cli import app
 
+ROOT = Path(__file__).resolve().parents[2]
 # Wide enough that no cell of a table is broken.
 TERMINAL = {"TTY_COMPATIBLE": "1", "COLUMNS": "200", "NO_COLOR": "1"}
+# A process of its own imports torch, which takes long on a busy machine.
+PATIENCE_S = 300
 COMMAND = [str(Path(sys.executable).with_name("capsule"))]
 
 
@@ -29,8 +33,10 @@ def invoke(
     """
     settings = {f"CAPSULE_{name}": None for name in ("URL", "BACKBONE", "DEVICE", "THREADS")}
     environment: dict[str, str | None] = {**settings, **(TERMINAL if terminal else {})}
+    threads = torch.get_num_threads()
     runner = CliRunner(env=environment)
     result = runner.invoke(app, [str(one) for one in arguments], input=stdin)
+    torch.set_num_threads(threads)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

@@ -55,7 +55,11 @@ IfMatch = Annotated[
 ]
 IfAbsent = Annotated[
     str | None,
-    Header(alias="If-None-Match", description="`*`: go ahead only if the alias is not set."),
+    Header(
+        alias="If-None-Match",
+        description="`*`: go ahead only if the alias is not set.",
+        json_schema_extra={"enum": ["*"]},
+    ),
 ]
 IfChanged = Annotated[
     str | None,

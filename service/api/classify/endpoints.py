@@ -65,7 +65,9 @@ async def post(request: Request) -> Response:
     live = live_of(request)
     warm = live.require_warm()
     body = await BODY.read(request)
-    classified = await while_connected(request.receive, classify(body, warm, live.settings, notes_of(request.scope)))
+    classified = await while_connected(
+        request.receive, classify(body, warm, live.settings, notes_of(request.scope))
+    )
     for code in classified.row_errors:
         live.metrics.row_refused(code)
     if classified.truncated:

@@ -5,16 +5,29 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
+from capsules.artefact.manifest import TASK_NAME
+
 MAX_TOP_K = 10_000
 
 TASK = "A task's name, or `name@3` for a version, or `name:prod` for an alias."
+NAME = TASK_NAME.pattern
+# Documented only: the registry checks references, with errors of their own.
+REFERENCE = {"pattern": f"^{NAME}(@[1-9][0-9]{{0,17}}|:{NAME})?$"}
+Reference = Annotated[
+    str, Field(description=TASK, examples=["trec"], json_schema_extra={**REFERENCE})
+]
 ONE_TEXT: dict[str, Any] = {
     "oneOf": [
-        {"type": "string", "description": "The text of a task with one input."},
+        {
+            "type": "string",
+            "description": "The text of a task with one input.",
+            "minLength": 1,
+        },
         {
             "type": "object",
             "description": "The named inputs of the task's template.",
             "additionalProperties": {"type": "string"},
+            "minProperties": 1,
         },
     ]
 }
@@ -52,7 +65,7 @@ def one_form(schema: dict[str, Any]) -> None:
 class Input(TypedDict):
     """One row of a request with a task for each row."""
 
-    task: Annotated[str, Field(description=TASK, examples=["trec"])]
+    task: Reference
     text: OneText
 
 
@@ -60,15 +73,22 @@ class Input(TypedDict):
 class ClassifyRequest(TypedDict):
     """One request; `task` with `text`, `inputs`, `tasks` with `text`, or `model` with `input`."""
 
-    task: NotRequired[Annotated[str, Field(description=TASK)]]
+    task: NotRequired[Reference]
     text: NotRequired[Texts]
     inputs: NotRequired[
         Annotated[list[Input], Field(min_length=1, description="Rows with a task of their own.")]
     ]
     tasks: NotRequired[
-        Annotated[list[str], Field(min_length=1, description="Classify each text under each.")]
+        Annotated[
+            list[Reference], Field(min_length=1, description="Classify each text under each.")
+        ]
     ]
-    model: NotRequired[Annotated[str, Field(description="`task`, for OpenAI-style clients.")]]
+    model: NotRequired[
+        Annotated[
+            str,
+            Field(description="`task`, for OpenAI-style clients.", json_schema_extra={**REFERENCE}),
+        ]
+    ]
     input: NotRequired[Texts]
     top_k: NotRequired[
         Annotated[

@@ -162,7 +162,7 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
     ),
     "version true": (
         F.UNSUPPORTED_SCHEMA_VERSION,
-        Case(manifest(schema_version=True), "schema_version", "should be 1"),
+        Case(manifest(schema_version=True), "schema_version", "reads version 1"),
     ),
     "variant unknown": (
         F.UNSUPPORTED_VARIANT,

@@ -35,8 +35,8 @@ def data(examples, tmp_path):
     return path
 
 
-def test_json_is_the_report(file, data, examples, capsule, tiny, tiny_folder):
-    shown = invoke_json("evaluate", file, data, "--backbone", tiny_folder)
+def test_json_is_the_report(file, data, examples, capsule, tiny):
+    shown = invoke_json("evaluate", file, data, "--backbone", tiny.info.path)
     report = evaluate(tiny, TorchExecutor(tiny.backbone), capsule, examples)
     assert 0.0 < report.accuracy < 1.0
     assert shown == {
@@ -49,9 +49,9 @@ def test_json_is_the_report(file, data, examples, capsule, tiny, tiny_folder):
     }
 
 
-def test_a_pipe_gets_a_line_for_each_number(file, data, tiny_folder):
-    result = invoke("evaluate", file, data, "--backbone", tiny_folder)
-    shown = invoke_json("evaluate", file, data, "--backbone", tiny_folder)
+def test_a_pipe_gets_a_line_for_each_number(file, data, tiny):
+    result = invoke("evaluate", file, data, "--backbone", tiny.info.path)
+    shown = invoke_json("evaluate", file, data, "--backbone", tiny.info.path)
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert lines[0] == ["accuracy", str(shown["accuracy"])]
     assert [line[1] for line in lines if line[0] == "class"] == list(LABELS)
@@ -60,21 +60,21 @@ def test_a_pipe_gets_a_line_for_each_number(file, data, tiny_folder):
     assert confusion["no", "no"] == shown["confusion"][0][0]
 
 
-def test_a_terminal_gets_tables(file, data, tiny_folder):
-    result = invoke("evaluate", file, data, "--backbone", tiny_folder, terminal=True)
+def test_a_terminal_gets_tables(file, data, tiny):
+    result = invoke("evaluate", file, data, "--backbone", tiny.info.path, terminal=True)
     assert result.exit_code == 0
     for heading in ("macro F1", "Per class", "Confusion"):
         assert heading in result.stdout
 
 
-def test_rows_with_labels_that_the_capsule_lacks_are_left_out(file, tiny_folder, tmp_path):
+def test_rows_with_labels_that_the_capsule_lacks_are_left_out(file, tiny, tmp_path):
     data = tmp_path / "rows.jsonl"
     rows = [{"text": "w1", "label": "yes"}] * 9 + [{"text": "w2", "label": "maybe"}]
     data.write_bytes(as_jsonl(rows))
-    result = invoke("evaluate", file, data, "--backbone", tiny_folder)
+    result = invoke("evaluate", file, data, "--backbone", tiny.info.path)
     assert "line 10: label 'maybe' is not one of the 2 labels given" in result.stderr
     assert "examples\t9" in result.stdout.splitlines()
-    strict = invoke("evaluate", file, data, "--backbone", tiny_folder, "--max-bad-rows", "0")
+    strict = invoke("evaluate", file, data, "--backbone", tiny.info.path, "--max-bad-rows", "0")
     refusal(strict, 1, "too_many_bad_rows")
 
 
@@ -94,6 +94,6 @@ def test_another_backbone_is_refused(file, data):
         (["--max-bad-rows", "some"], 2, "invalid_option"),
     ],
 )
-def test_what_cannot_be_used_is_refused(options, exit_code, code, file, data, tiny_folder):
-    given = options if "--backbone" in options else [*options, "--backbone", tiny_folder]
+def test_what_cannot_be_used_is_refused(options, exit_code, code, file, data, tiny):
+    given = options if "--backbone" in options else [*options, "--backbone", tiny.info.path]
     refusal(invoke("evaluate", file, data, *given), exit_code, code)

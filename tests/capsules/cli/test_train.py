@@ -1,5 +1,6 @@
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from capsules.artefact.file import digest, parse, read
 from capsules.cli.progress import TrainingBar
 from capsules.training.events import EpochReport
-from tests.support.commands import invoke, invoke_json, refusal, start
+from tests.support.commands import PATIENCE_S, invoke, invoke_json, refusal, start
 from tests.support.rows import as_csv, as_jsonl
 
 LABELS = ("even", "odd")
@@ -31,8 +32,8 @@ def data(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def options(tiny_folder):
-    return ["--task", "parity", "--backbone", tiny_folder, "--epochs", "2", "--batch-size", "8"]
+def options(tiny):
+    return ["--task", "parity", "--backbone", tiny.info.path, "--epochs", "2", "--batch-size", "8"]
 
 
 def test_a_capsule_is_written_and_told_of(data, options, info):
@@ -61,7 +62,7 @@ def test_a_capsule_is_written_and_told_of(data, options, info):
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["parity.safetensors", data.name]
 
 
-def test_every_option_reaches_the_manifest(tmp_path, tiny_folder, monkeypatch):
+def test_every_option_reaches_the_manifest(tmp_path, tiny, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = [{"premise": row["text"], "claim": "w5", "intent": row["label"]} for row in rows(120)]
     for name, part in (("a", table[:60]), ("b", table[60:90]), ("c", table[90:])):
@@ -72,7 +73,7 @@ def test_every_option_reaches_the_manifest(tmp_path, tiny_folder, monkeypatch):
         *("--template", template, "--label-field", "intent", "--description", "Of claims."),
         *("--length", "2", "--epochs", "3", "--patience", "2", "--batch-size", "16"),
         *("--learning-rate", "0.03", "--max-length", "40", "--seed", "7", "--threads", "1"),
-        *("--backbone", tiny_folder, "--device", "cpu", "--output", "claims.out"),
+        *("--backbone", tiny.info.path, "--device", "cpu", "--output", "claims.out"),
     )
     assert result.exit_code == 0, result.output
     manifest = read(tmp_path / "claims.out").manifest
@@ -121,15 +122,14 @@ def test_an_older_capsule_is_replaced(data, options):
     assert read(target).manifest.task == "parity"
 
 
-class Interruption:
-    """Raises Ctrl-C after so many epochs."""
+def interrupted_after(epochs: int) -> Callable[[TrainingBar, EpochReport], None]:
+    """What comes in the place of telling an epoch: Ctrl-C after so many."""
 
-    def __init__(self, epochs: int) -> None:
-        self.epochs = epochs
-
-    def __call__(self, bar: TrainingBar, report: EpochReport) -> None:
-        if report.epoch >= self.epochs:
+    def epoch(bar: TrainingBar, report: EpochReport) -> None:
+        if report.epoch >= epochs:
             raise KeyboardInterrupt
+
+    return epoch
 
 
 def test_an_interrupted_run_goes_on_to_the_same_capsule(data, options, monkeypatch):
@@ -137,11 +137,10 @@ def test_an_interrupted_run_goes_on_to_the_same_capsule(data, options, monkeypat
     invoke_json(*given, "--output", "whole.safetensors")
 
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingBar, "epoch", Interruption(2))
+        patch.setattr(TrainingBar, "epoch", interrupted_after(2))
         result = invoke(*given, "--output", "parts.safetensors")
     assert (result.exit_code, result.stdout) == (130, "")
-    assert "2 epochs of 4" in result.stderr
-    assert "parts.checkpoint" in result.stderr
+    assert "after 2 epochs of 4, kept in parts.checkpoint" in result.stderr
     assert "repeat the command" in result.stderr
     assert Path("parts.checkpoint").exists()
     assert not Path("parts.safetensors").exists()
@@ -170,12 +169,13 @@ def test_an_interruption_before_the_first_epoch_keeps_nothing(data, options, mon
 
 def test_another_runs_checkpoint_is_not_gone_on_from(data, options, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(TrainingBar, "epoch", Interruption(1))
+        patch.setattr(TrainingBar, "epoch", interrupted_after(1))
         invoke("train", data, *options)
     result = invoke("train", data, *options, "--seed", "1")
     assert "Delete it to start over" in refusal(result, 1, "checkpoint_mismatch")
 
 
+@pytest.mark.timeout(PATIENCE_S)
 def test_ctrl_c_in_a_process_of_its_own(data, options):
     arguments = ["train", data, *options, "--epochs", "1000", "--patience", "1000"]
     process = start([*arguments, "--threads", "1"], Path.cwd())
@@ -184,9 +184,9 @@ def test_ctrl_c_in_a_process_of_its_own(data, options):
         if line.startswith("epoch 3/"):
             os.kill(process.pid, signal.SIGINT)
             break
-    output, messages = process.communicate(timeout=50)
+    output, messages = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, output) == (130, "")
-    assert "of 1000 in parity.checkpoint" in messages
+    assert "of 1000, kept in parity.checkpoint" in messages
     assert "Traceback" not in messages
     assert Path("parity.checkpoint").exists()
 
@@ -231,7 +231,8 @@ def test_all_bad_options_are_told_together(data, options):
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(data, options, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    really = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and really(path, mode))
     told = refusal(invoke("train", data, *options), 2, "invalid_option")
     assert "cannot be written to" in told
 

@@ -103,8 +103,8 @@ async def test_a_bank_smaller_than_its_tasks_answers_alike(start_engine, torch_e
         )
         served = [engine.bank.add(capsule, version=1, digest="0" * 64) for capsule in capsules]
         rows_of[slots] = (await engine.classify(mixed_rows(served, 40), timeout=TIMEOUT)).rows
+        assert engine.bank.stats().host == max(0, len(capsules) - slots)
         await engine.stop()
-    assert engine.bank.stats().host == len(capsules) - 3
     for small, large in zip(rows_of[3], rows_of[100], strict=True):
         assert small.probs == pytest.approx(large.probs, abs=TOLERANCE)
 

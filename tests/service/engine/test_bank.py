@@ -352,3 +352,35 @@ def test_threads_may_add_remove_and_gather_at_once(info):
     stats = bank.stats()
     assert (stats.resident, stats.host, stats.pinned, stats.host_bytes) == (0, 0, 0, 0)
     assert_all_free(bank)
+
+
+def test_batches_that_need_the_same_absent_capsule_bring_it_once(info):
+    bank = Bank(info, CPU, slots=3)
+    served = [add(bank, random_capsule(info, seed=seed)) for seed in range(4)]
+    bank.pin(served)
+    entry = bank.entries[served[3]]
+    with bank.lock:
+        entry.leases += 1
+    bank.tiers.page_in([entry])
+    bank.tiers.page_in([entry])
+    assert bank.stats().resident == 3
+    assert bank.stats().host == 1
+
+
+@pytest.mark.gpu
+def test_a_batch_gathered_on_a_gpu_answers_as_on_a_cpu(info):
+    capsules = [
+        random_capsule(info, labels=2 + 7 * seed, length=1 + seed % 3, seed=seed)
+        for seed in range(8)
+    ]
+    features = torch.randn(8, info.hidden_size)
+    answers = []
+    for device in (CPU, torch.device("cuda", 0)):
+        bank = Bank(info, device, slots=8)
+        served = [add(bank, capsule) for capsule in capsules]
+        bank.pin(served)
+        with bank.gather(served) as batch:
+            assert {group.tensors["capsule"].device for group in batch.prompts.groups} == {device}
+            answers.append(batch.heads.probabilities(features.to(device)))
+    for on_cpu, on_gpu in zip(*answers, strict=True):
+        assert on_gpu == pytest.approx(on_cpu, abs=1e-4)

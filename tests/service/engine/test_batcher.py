@@ -113,8 +113,11 @@ class TestChoice:
         assert picked.expired == (queue[1],)
 
 
+examples = settings(max_examples=60, deadline=None)
+
+
 class TestProperties:
-    @settings(deadline=None)
+    @examples
     @given(queues(), limits_strategy)
     def test_no_bound_is_broken_but_by_a_row_alone(self, queue, limits):
         batch = pick(queue, NOW, limits).batch
@@ -124,7 +127,7 @@ class TestProperties:
             assert computed(batch) <= limits.max_tokens
             assert computed(batch) <= max(real * limits.max_padding, real + limits.free_padding)
 
-    @settings(deadline=None)
+    @examples
     @given(queues(), limits_strategy)
     def test_cancelled_and_expired_rows_never_run(self, queue, limits):
         picked = pick(queue, NOW, limits)
@@ -132,7 +135,7 @@ class TestProperties:
         assert all(row.cancelled for row in picked.cancelled)
         assert all(row.deadline <= NOW for row in picked.expired)
 
-    @settings(deadline=None)
+    @examples
     @given(queues(), limits_strategy)
     def test_every_row_is_decided_upon_at_most_once(self, queue, limits):
         picked = pick(queue, NOW, limits)
@@ -140,14 +143,14 @@ class TestProperties:
         assert len(set(decided)) == len(decided)
         assert set(decided) <= set(queue)
 
-    @settings(deadline=None)
+    @examples
     @given(queues(), limits_strategy)
     def test_the_oldest_live_row_is_always_in(self, queue, limits):
         live = [row for row in queue if not row.cancelled and row.deadline > NOW]
         batch = pick(queue, NOW, limits).batch
         assert list(batch[:1]) == live[:1]
 
-    @settings(deadline=None)
+    @examples
     @given(queues(), limits_strategy)
     def test_no_row_overtakes_an_older_one_of_its_size(self, queue, limits):
         picked = pick(queue, NOW, limits)
@@ -156,12 +159,12 @@ class TestProperties:
         for row in picked.batch:
             assert all(row.number < other.number for other in left if other.size == row.size)
 
-    @settings(deadline=None)
+    @examples
     @given(queues(), limits_strategy)
     def test_the_same_queue_gives_the_same_pick(self, queue, limits):
         assert pick(queue, NOW, limits) == pick(list(queue), NOW, limits)
 
-    @settings(deadline=None)
+    @examples
     @given(queues(), limits_strategy)
     def test_every_row_goes_within_as_many_picks_as_rows_were_ahead_of_it(self, queue, limits):
         waiting = list(queue)

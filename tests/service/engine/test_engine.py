@@ -1,12 +1,14 @@
 import asyncio
 import time
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 import torch
 
 from service.engine.config import EngineConfig
 from service.engine.engine import Engine
-from service.engine.records import RowRequest, Served
+from service.engine.records import Outcome, RowRequest, Served
 from service.errors import DeadlineExceeded, NotFound, Unavailable, Unprocessable
 from tests.support.backbones import words
 from tests.support.capsules import random_capsule
@@ -60,9 +62,12 @@ class TestAnswers:
         engine = await start_engine()
         asked: list[str] = []
         encode = engine.loaded.tokeniser.encode
-        monkeypatch.setattr(
-            engine.loaded.tokeniser, "encode", lambda t, n: asked.extend(t) or encode(t, n)
-        )
+
+        def noting(texts, max_tokens):
+            asked.extend(texts)
+            return encode(texts, max_tokens)
+
+        monkeypatch.setattr(engine.loaded.tokeniser, "encode", noting)
         rows = [
             RowRequest(constant(engine, share, task=f"t{share}"), {"text": "w1"})
             for share in (0.1, 0.2, 0.3)
@@ -136,7 +141,8 @@ class TestAnswers:
             return [share for outcome in outcomes for share in shares(outcome.rows)]
 
         elsewhere = asyncio.to_thread(lambda: asyncio.run(ask(capsules[1])))
-        assert await asyncio.gather(ask(capsules[0]), elsewhere) == [[0.2] * 200, [0.7] * 200]
+        here, there = await asyncio.gather(ask(capsules[0]), elsewhere)
+        assert (here, there) == ([0.2] * 200, [0.7] * 200)
 
 
 class TestSwap:
@@ -273,11 +279,12 @@ class TestLimits:
 class TestLife:
     async def test_it_is_healthy_between_start_and_stop(self, loaded, executor):
         engine = Engine(loaded, executor, EngineConfig(), CountingObserver())
-        assert not engine.healthy
+        healthy = [engine.healthy]
         await engine.start()
-        assert engine.healthy
+        healthy.append(engine.healthy)
         await engine.stop()
-        assert not engine.healthy
+        healthy.append(engine.healthy)
+        assert healthy == [False, True, False]
 
     async def test_a_backbone_is_warm_before_it_is_ready(self, loaded, executor):
         engine = Engine(loaded, executor, EngineConfig(), CountingObserver())
@@ -359,6 +366,43 @@ class TestLife:
             with pytest.raises(Unavailable) as caught:
                 await task
             assert caught.value.code == "engine_stopped"
+        executor.gate.set()
+        engine.worker.thread.join(TIMEOUT)
+        assert_at_rest(engine)
+
+    async def test_a_request_that_comes_between_the_steps_of_a_stop_is_refused(self, start_engine):
+        engine = await start_engine()
+        engine.pool.shutdown()
+        with pytest.raises(Unavailable) as caught:
+            await engine.classify(rows_for(constant(engine, 0.2), "w1"), timeout=TIMEOUT)
+        assert caught.value.code == "engine_stopped"
+        assert_at_rest(engine)
+
+    async def test_stopping_passes_over_clients_whose_event_loop_is_gone(
+        self, start_engine, executor
+    ):
+        engine = await start_engine(grace_s=0.05)
+        capsule = constant(engine, 0.2)
+        executor.gate.clear()
+
+        def ask_and_leave() -> Coroutine[Any, Any, Outcome]:
+            loop = asyncio.new_event_loop()
+            call: Coroutine[Any, Any, Outcome] = engine.classify(
+                rows_for(capsule, "w1"), timeout=TIMEOUT
+            )
+            task = loop.create_task(call)
+            loop.run_until_complete(until(executor.inside.is_set))
+            loop.close()
+            assert not task.done()
+            return call
+
+        call = await asyncio.to_thread(ask_and_leave)
+        waiting = asyncio.create_task(engine.classify(rows_for(capsule, "w1"), timeout=TIMEOUT))
+        await until(lambda: engine.queue_depth == 1)
+        await engine.stop()
+        with pytest.raises(Unavailable):
+            await waiting
+        call.close()
         executor.gate.set()
         engine.worker.thread.join(TIMEOUT)
         assert_at_rest(engine)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from structlog.testing import capture_logs
 
-from service.engine import worker
+from capsules.model import pad
 from service.engine.heads import Heads
 from service.errors import Unavailable
 from tests.support.engines import TIMEOUT, assert_at_rest, constant, occupied, shares
@@ -67,7 +67,7 @@ async def test_a_batch_that_fails_fails_its_rows(
     if stage == "gather":
         monkeypatch.setattr(engine.bank, "gather", SecondTime(engine.bank.gather, fault))
     elif stage == "pad":
-        monkeypatch.setattr(worker, "pad", SecondTime(worker.pad, fault))
+        monkeypatch.setattr("service.engine.worker.pad", SecondTime(pad, fault))
     elif stage == "features":
         executor.before = SecondTime(executor.before, fault)
     else:
@@ -92,8 +92,9 @@ async def test_features_that_are_no_numbers_fail_their_row(start_engine, executo
     engine = await start_engine()
     executor.before = poison
     first, second, third = await one_batch_of_two(engine, executor)
-    assert shares([*first.rows, *third.rows]) == ["non_finite_scores"] * 2
-    assert shares(second.rows) == [0.2]
+    assert shares(first.rows) == ["non_finite_scores"]
+    # Two threads tokenise, so either may have been the last row of the batch.
+    assert sorted(map(str, shares([*second.rows, *third.rows]))) == ["0.2", "non_finite_scores"]
     executor.before = lambda features: features
     await assert_serves(engine)
 

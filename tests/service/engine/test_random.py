@@ -9,13 +9,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from capsules.backbones.base import LoadedBackbone
 from service.engine.config import EngineConfig
 from service.engine.engine import Engine
-from service.engine.records import RowAnswer, RowRequest
+from service.engine.records import RowAnswer, RowRequest, Served
 from service.errors import DeadlineExceeded, Unavailable
 from tests.support.backbones import words
 from tests.support.engines import TIMEOUT, assert_at_rest, constant
 from tests.support.executors import RecordingExecutor
 from tests.support.observers import CountingObserver
-from tests.support.requests import until
 
 TASKS = 12
 LENGTHS = [0] * 5 + list(range(1, 50))
@@ -31,7 +30,7 @@ class Traffic:
         self.current = [self.fresh(task) for task in range(TASKS)]
         self.seen: Counter[str] = Counter()
 
-    def fresh(self, task: int) -> tuple[object, float]:
+    def fresh(self, task: int) -> tuple[Served, float]:
         """A new version of a task, with an answer that no other version gives."""
         self.serial += 1
         share = self.serial / 10_000
@@ -100,8 +99,8 @@ async def run(loaded: LoadedBackbone, seed: int, options: dict[str, int]) -> Cou
     executor.batches.clear()
     traffic = Traffic(engine, seed)
     await asyncio.gather(traffic.swaps(), *(traffic.client() for _ in range(12)))
-    await until(lambda: engine.bank.stats().pinned == 0)
     assert engine.healthy
+    await engine.stop()
     assert_at_rest(engine)
     assert sum(map(len, executor.batches)) == observer.counts["batched"]
     assert all(len(batch) == 1 or padded(batch) <= 200 for batch in executor.batches)
@@ -109,7 +108,6 @@ async def run(loaded: LoadedBackbone, seed: int, options: dict[str, int]) -> Cou
         engine.bank.remove(served)
     stats = engine.bank.stats()
     assert (stats.resident, stats.host, stats.host_bytes) == (0, 0, 0)
-    await engine.stop()
     return traffic.seen
 
 

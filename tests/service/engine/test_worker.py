@@ -1,5 +1,6 @@
+import asyncio
 import math
-from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -41,22 +42,9 @@ class TestAnswer:
         assert error.code == "non_finite_scores"
 
 
-class FakeLoop:
-    """An event loop that keeps what it is to call, or is closed."""
-
-    def __init__(self, *, closed: bool = False) -> None:
-        self.closed = closed
-        self.messages: list[Callable[[], None]] = []
-
-    def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
-        if self.closed:
-            raise RuntimeError("Event loop is closed")
-        self.messages.append(callback)
-
-
 class TestReply:
     async def test_each_event_loop_gets_one_message(self):
-        loops = FakeLoop(), FakeLoop()
+        loops = [Mock(spec=asyncio.AbstractEventLoop) for _ in range(2)]
         rows: list[Row] = []
         for loop in (*loops, *loops):
             some = queued_rows([5, 5])
@@ -64,9 +52,10 @@ class TestReply:
             rows += some
         answers = [RowAnswer((float(n),), 5, truncated=False) for n in range(len(rows))]
         reply(rows, answers, picked=rows[0].enqueued + 2.0, seconds=0.5)
-        assert [len(loop.messages) for loop in loops] == [1, 1]
         for loop in loops:
-            loop.messages[0]()
+            loop.call_soon_threadsafe.assert_called_once()
+            (deliver,) = loop.call_soon_threadsafe.call_args.args
+            deliver()
         for row, given in zip(rows, answers, strict=True):
             assert row.request.answers[row.index] == given
         assert rows[0].request.queue_seconds == pytest.approx(2.0)
@@ -75,11 +64,13 @@ class TestReply:
 
     async def test_a_closed_event_loop_costs_the_others_nothing(self):
         (lost,), (kept,) = queued_rows([5]), queued_rows([5])
-        lost.request.loop, kept.request.loop = FakeLoop(closed=True), FakeLoop()
+        closed, running = (Mock(spec=asyncio.AbstractEventLoop) for _ in range(2))
+        closed.call_soon_threadsafe.side_effect = RuntimeError("Event loop is closed")
+        lost.request.loop, kept.request.loop = closed, running
         given = RowAnswer((1.0,), 5, truncated=False)
         with capture_logs() as logs:
             reply([lost, kept], [given, given], picked=0.0, seconds=0.0)
-        assert len(kept.request.loop.messages) == 1
+        running.call_soon_threadsafe.assert_called_once()
         assert [(entry["event"], entry["rows"]) for entry in logs] == [("reply_dropped", 1)]
 
 

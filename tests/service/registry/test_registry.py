@@ -1,10 +1,13 @@
 import asyncio
 import hashlib
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from capsules.artefact.file import Capsule
+from service.engine.records import Served
 from service.errors import Conflict, InternalError, NotFound, PreconditionFailed, Unprocessable
 from service.registry.registry import Registry
 from service.store import Store
@@ -142,7 +145,7 @@ class TestCancelledUpload:
         _, created = await registry.upload(an_artefact())
         assert created
 
-    @pytest.mark.parametrize("steps", range(0, 60, 3))
+    @pytest.mark.parametrize("steps", range(0, 60, 7))
     async def test_at_any_moment_keeps_store_and_catalogue_in_step(
         self, registry: Registry, engine: FakeEngine, steps: int
     ) -> None:
@@ -156,6 +159,27 @@ class TestCancelledUpload:
         assert stored == (list(catalogue["trec"].versions) if catalogue else [])
         assert [served.version for served in engine.bank.resident] == stored
         assert (await registry.upload(an_artefact()))[0].version == 1
+
+    async def test_while_it_enters_the_bank_takes_it_out_again(
+        self, registry: Registry, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun, go_on, add = threading.Event(), threading.Event(), engine.bank.add
+
+        def slow(capsule: Capsule, *, version: int, digest: str) -> Served:
+            begun.set()
+            assert go_on.wait(5)
+            return add(capsule, version=version, digest=digest)
+
+        monkeypatch.setattr(engine.bank, "add", slow)
+        upload = asyncio.create_task(registry.upload(an_artefact()))
+        await until(begun.is_set)
+        upload.cancel()
+        await asyncio.sleep(0.01)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await upload
+        assert engine.bank.resident == {}
+        assert contents(registry.store) == [[], [], []]
 
     async def test_while_waiting_for_another_leaves_that_one_alone(
         self, registry: Registry, engine: FakeEngine

@@ -1,0 +1,118 @@
+import sys
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import startup_memory as module
+from benchmarks.context import SERVE
+from benchmarks.errors import BenchmarkError
+from benchmarks.server import running_server
+from benchmarks.startup_memory import (
+    AT_START,
+    EMPTY,
+    FIRST_ZOO,
+    NEXT_ZOO,
+    QUICK,
+    UPLOADED,
+    Growth,
+    Memory,
+    at_rest,
+    compare_starts,
+    measure,
+    memory_figures,
+    upload,
+)
+
+FAKE = (sys.executable, "-m", "tests.support.fake_server")
+
+
+@pytest.fixture
+def fake(context):
+    """A context whose server starts at once."""
+    return replace(context, serve=FAKE)
+
+
+def check(findings):
+    (name,) = QUICK.labels
+    assert {(one.case, one.side) for one in findings.series} == {
+        *((EMPTY, side) for side in ("listening", "ready", "processor time until then")),
+        *(
+            (f"{name}, {kind}", side)
+            for kind in ("RSS", "USS")
+            for side in ("one capsule", f"many, {AT_START}", f"many, {UPLOADED}")
+        ),
+        (f"{name}, files", "bytes of the files added"),
+    }
+    held = [one.name for one in findings.figures if one.goal is not None]
+    assert held == [
+        f"ready, {EMPTY}",
+        *(f"{name}, {way}: memory added / bytes of the files, RSS" for way in (AT_START, UPLOADED)),
+    ]
+
+
+@pytest.mark.timeout(120)
+def test_starts_and_memory_are_measured(fake):
+    check(measure(fake))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_starts_and_memory_of_a_real_server_are_measured(context):
+    assert context.serve == SERVE
+    check(measure(context))
+
+
+def test_shipped_capsules_are_loaded_on_a_first_and_on_a_next_start(fake, monkeypatch):
+    monkeypatch.setattr(module, "has_zoo", lambda _: True)
+    folders = []
+
+    def watched(context, data, settings):
+        folders.append((data.name, settings["LOAD_ZOO"]))
+        return running_server(context, data, settings)
+
+    monkeypatch.setattr(module, "running_server", watched)
+    starts = compare_starts(fake, 2)
+    assert {name: len(every) for name, every in starts.items()} == {
+        EMPTY: 2,
+        FIRST_ZOO: 2,
+        NEXT_ZOO: 2,
+    }
+    names = [name for name, _ in folders]
+    assert names.count("zoo") == 1 + 1 + 2
+    fresh = [name for name in names if name != "zoo"]
+    assert len(set(fresh)) == len(fresh) == 2 * (1 + 2)
+    assert {load for name, load in folders if name.startswith("empty")} == {"False"}
+    assert {load for name, load in folders if not name.startswith("empty")} == {"True"}
+
+
+def test_memory_is_set_against_the_bytes_of_the_files():
+    growth = Growth(
+        one=Memory(rss=1000, uss=500),
+        many={AT_START: Memory(rss=1110, uss=600), UPLOADED: Memory(rss=1150, uss=630)},
+        added_bytes=100,
+    )
+    figures = memory_figures({"kind": [growth]})
+    assert [(one.value, one.met) for one in figures] == [
+        (1.1, True),
+        (1.0, None),
+        (1.5, False),
+        (1.3, None),
+    ]
+
+
+def test_memory_that_does_not_settle_is_no_result(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SETTLE_TIMEOUT_S", 0.0)
+    with (
+        running_server(fake, tmp_path, {}) as server,
+        pytest.raises(BenchmarkError, match="still changed"),
+    ):
+        at_rest(server, 1)
+
+
+def test_refused_upload_is_no_result(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(module.httpx2.codes, "CREATED", 299)
+    with (
+        running_server(fake, tmp_path, {}) as server,
+        pytest.raises(BenchmarkError, match="upload got 201"),
+    ):
+        upload(server, iter([b"x"]))

@@ -1,0 +1,123 @@
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from capsules.errors import BackboneError, BackboneFault
+from service.errors import Unavailable
+from service.metrics import Metrics
+from service.settings import Settings
+from service.startup import assemble, engine_config, running
+from service.state import Live, Warm
+from service.store.errors import StoreUnavailable
+from tests.support.backbones import save_tiny_bert
+from tests.support.edge import EdgeEngine, settings_for, with_engine
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Live:
+    return Live(settings_for(tmp_path), Metrics(tasks=1))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - a phase has no event
+            await asyncio.sleep(0.005)
+
+
+def never() -> None:
+    raise AssertionError("nothing was fatal")
+
+
+async def test_it_opens_when_all_is_there_and_closes_in_the_end(live: Live) -> None:
+    with capture_logs() as logs:
+        async with running(live, with_engine(EdgeEngine()), never):
+            assert live.phase == "warming"
+            await until(lambda: live.phase == "ready")
+            assert live.warm is not None
+        assert live.phase == "draining"
+        assert live.warm is None
+    assert [line["event"] for line in logs if line["event"] == "ready"] == ["ready"]
+
+
+async def test_it_can_be_stopped_while_it_warms_up(live: Live) -> None:
+    torn_down = asyncio.Event()
+
+    @asynccontextmanager
+    async def build(settings: Settings, metrics: Metrics) -> AsyncIterator[Warm]:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            torn_down.set()
+        yield  # type: ignore[misc]
+
+    async with asyncio.timeout(5):
+        async with running(live, build, never):
+            await asyncio.sleep(0)
+    assert torn_down.is_set()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BackboneError("No backbone.", code=BackboneFault.NOT_FOUND), "backbone_not_found"),
+        (Unavailable("The store is gone.", code="store_unavailable"), "store_unavailable"),
+        (StoreUnavailable("disk full"), "store_unavailable"),
+        (RuntimeError("nobody foresaw this"), "internal_error"),
+    ],
+)
+async def test_a_failure_is_one_line_and_fatal(live: Live, error: Exception, code: str) -> None:
+    @asynccontextmanager
+    async def build(settings: Settings, metrics: Metrics) -> AsyncIterator[Warm]:
+        raise error
+        yield
+
+    fatal = asyncio.Event()
+    with capture_logs() as logs:
+        async with running(live, build, fatal.set):
+            async with asyncio.timeout(5):
+                await fatal.wait()
+            assert live.phase == "warming"
+    (line,) = logs
+    assert (line["event"], line["code"]) == ("start_failed", code)
+    assert line["log_level"] in ("critical", "error")
+
+
+def test_the_engine_gets_its_settings(tmp_path: Path) -> None:
+    config = engine_config(settings_for(tmp_path, threads=3, queue_rows=2000, shutdown_grace_s=1.5))
+    assert (config.threads, config.queue_rows, config.grace_s) == (3, 2000, 1.5)
+    assert config.max_batch_tokens is None
+
+
+async def test_the_real_thing_is_assembled(tmp_path: Path) -> None:
+    backbone = save_tiny_bert(tmp_path / "backbone")
+    settings = settings_for(tmp_path / "data", backbone=str(backbone), threads=1, device="cpu")
+    metrics = Metrics(tasks=1)
+    async with assemble(settings, metrics) as warm:
+        assert warm.engine.healthy
+        assert warm.registry.served == 0
+        facts = warm.backbone
+        assert (facts.family, facts.architecture) == ("encoder-only", "bert")
+        assert (facts.device, facts.dtype, facts.executor) == ("cpu", "float32", "torch")
+        assert facts.path == str(backbone)
+        assert metrics.registry.get_sample_value("capsule_queue_depth") == 0
+        tier = {"tier": "device"}
+        assert metrics.registry.get_sample_value("capsule_capsules_loaded", tier) == 0
+    assert not warm.engine.healthy
+
+
+async def test_a_backbone_that_is_not_there_is_told(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path / "data", backbone=str(tmp_path / "nowhere"))
+    with pytest.raises(BackboneError):
+        async with assemble(settings, Metrics(tasks=1)):
+            pass
+
+
+async def test_a_data_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreUnavailable):
+        async with assemble(settings_for(tmp_path / "file"), Metrics(tasks=1)):
+            pass
