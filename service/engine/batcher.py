@@ -53,8 +53,8 @@ class Limits:
 
     max_rows: int
     max_tokens: int
-    max_padding: float = 1.25
-    free_padding: int = 64
+    max_padding: float = 1.1
+    free_padding: int = 32
     window: int = 512
 
 

@@ -8,8 +8,8 @@ from capsules.errors import OptionError
 from service.engine.batcher import Limits
 
 MAX_BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
-# A pass over few tokens costs about as much as one over this many more.
-FREE_PADDING = {"cpu": 64, "cuda": 4096}
+# What a forward pass costs before its first token, in tokens.
+FREE_PADDING = {"cpu": 32, "cuda": 4096}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class EngineConfig:
     queue_rows: int = 4096
     max_batch_rows: int = 32
     max_batch_tokens: int | None = None
-    max_padding: float = 1.25
+    max_padding: float = 1.1
     bank_slots: int = 10_000
     grace_s: float = 30.0
 

@@ -5,13 +5,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from torch import Tensor
 
 from capsules.artefact.file import dump
@@ -44,35 +44,23 @@ def executor(info: BackboneInfo) -> Iterator[RecordingExecutor]:
 def server(
     info: BackboneInfo, executor: RecordingExecutor, tmp_path: Path
 ) -> Iterator[httpx2.Client]:
-    with a_server(info, executor, tmp_path) as client:
-        yield client
-
-
-@contextmanager
-def a_server(
-    info: BackboneInfo, executor: RecordingExecutor, folder: Path
-) -> Iterator[httpx2.Client]:
     """A server with a small queue and the task `trec`."""
+    with serving(an_app(info, executor, tmp_path)) as url, client_of(url) as client:
+        assert upload(client, info, (0.25, 0.75)).status_code == 201
+        yield client
+        # Whatever happened, or the server would not stop.
+        executor.gate.set()
+
+
+def an_app(info: BackboneInfo, executor: RecordingExecutor, folder: Path) -> FastAPI:
     settings = settings_for(
         folder, backbone=str(info.path), device="cpu", queue_rows=4, max_texts=4, max_batch_rows=1
     )
-    build = partial(assemble, executor_for=lambda backbone: executor)
-    with (
-        serving(create_app(settings, build=build)) as url,
-        httpx2.Client(base_url=url, timeout=PATIENCE_S) as client,
-        restored_gate(executor),
-    ):
-        assert upload(client, info, (0.25, 0.75)).status_code == 201
-        yield client
+    return create_app(settings, build=partial(assemble, executor_for=lambda backbone: executor))
 
 
-@contextmanager
-def restored_gate(executor: RecordingExecutor) -> Iterator[None]:
-    """Let the model go on whatever happens, or the server would not stop."""
-    try:
-        yield
-    finally:
-        executor.gate.set()
+def client_of(url: str | httpx2.URL) -> httpx2.Client:
+    return httpx2.Client(base_url=url, timeout=PATIENCE_S)
 
 
 def upload(client: httpx2.Client, info: BackboneInfo, probs: Sequence[float]) -> httpx2.Response:
@@ -129,13 +117,14 @@ def test_a_full_queue_turns_requests_away(
     server: httpx2.Client, executor: RecordingExecutor
 ) -> None:
     pool, held = hold(executor, lambda: classify(server, "a", "b"))
-    response = classify(server, "c", "d", "e")
+    # One row is with the model and one waits; the queue takes four.
+    response = classify(server, "c", "d", "e", "f")
     a_problem(response, 503, "queue_full")
     assert int(response.headers["retry-after"]) > 0
     assert metric(server, 'capsule_rejected_total{reason="queue_full"}') == 1
     executor.gate.set()
     assert held.result(PATIENCE_S).status_code == 200
-    assert classify(server, "c", "d", "e").status_code == 200
+    assert classify(server, "c", "d", "e", "f").status_code == 200
     pool.shutdown()
 
 
@@ -173,12 +162,15 @@ def test_scores_that_are_no_numbers_never_leave(
 def test_requests_in_flight_are_finished_on_shutdown(
     info: BackboneInfo, executor: RecordingExecutor, tmp_path: Path
 ) -> None:
-    with a_server(info, executor, tmp_path) as client:
-        pool, held = hold(executor, lambda: classify(client, "a"))
-        opener = threading.Timer(0.5, executor.gate.set)
-        opener.start()
-        # Leaving this block stops the server, with the request inside.
-    assert held.result(PATIENCE_S).status_code == 200
+    opener = threading.Timer(0.5, executor.gate.set)
+    with client_of("") as client:
+        with serving(an_app(info, executor, tmp_path)) as url:
+            client.base_url = httpx2.URL(url)
+            upload(client, info, (0.25, 0.75))
+            pool, held = hold(executor, lambda: classify(client, "a"))
+            opener.start()
+            # Leaving this block stops the server, with the request inside.
+        assert held.result(PATIENCE_S).status_code == 200
     opener.join()
     pool.shutdown()
 
@@ -193,7 +185,7 @@ def test_every_reply_is_of_the_version_that_it_names(
     done = threading.Event()
 
     def ask() -> None:
-        with httpx2.Client(base_url=server.base_url, timeout=PATIENCE_S) as client:
+        with client_of(server.base_url) as client:
             while not done.is_set():
                 response = classify(client, "a", "b")
                 assert response.status_code == 200, response.text
