@@ -10,6 +10,8 @@ ServiceError
 A `CapsuleError` of the method library becomes an `Unprocessable` of the same code.
 """
 
+# ruff: noqa: N818 - these names are read as HTTP statuses
+
 from typing import ClassVar
 
 from capsules.errors import CapsuleError

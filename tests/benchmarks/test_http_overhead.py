@@ -1,12 +1,17 @@
+import sys
+from dataclasses import replace
+
 import pytest
 
-from benchmarks.http_overhead import BARE, HTTP, IN_PROCESS, QUICK, measure
+from benchmarks.context import SERVE
+from benchmarks.errors import BenchmarkError
+from benchmarks.http_overhead import BARE, HTTP, IN_PROCESS, QUICK, measure, set_up
+from benchmarks.load.records import Load
+
+FAKE = (sys.executable, "-m", "tests.support.fake_server")
 
 
-@pytest.mark.timeout(300)
-def test_server_and_engine_are_measured_side_by_side(context):
-    """A real server in a process of its own, on a tiny backbone."""
-    findings = measure(context)
+def check(findings):
     case = f"{QUICK.concurrency} at a time"
     units = ("requests/s", "processor ms/request")
     assert {(one.case, one.side, one.unit) for one in findings.series} == {
@@ -23,3 +28,32 @@ def test_server_and_engine_are_measured_side_by_side(context):
         f"{case}: requests a second, HTTP / engine",
         "one at a time: p50 over HTTP above tokenise and bare forward",
     ]
+
+
+def test_server_and_engine_are_measured_side_by_side(context):
+    check(measure(replace(context, serve=FAKE)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_real_server_and_engine_are_measured_side_by_side(context):
+    assert context.serve == SERVE
+    check(measure(context))
+
+
+def test_answer_of_another_task_is_no_result(context):
+    wrong = '{"data": [{"task": "other"}]}'
+    with set_up(replace(context, serve=FAKE), QUICK, ["text"]) as bench:
+        stub = replace(bench, load=Confused(wrong))
+        with pytest.raises(BenchmarkError, match="asked for task-00000"):
+            stub.post(bench.rows, 1)
+
+
+class Confused:
+    """Sends load to a server that gives the same answer to everything."""
+
+    def __init__(self, sample):
+        self.sample = sample
+
+    def send(self, job):
+        return Load(seconds=1.0, latencies_ms=(1.0,), cpu_seconds=0.0, sample=self.sample)

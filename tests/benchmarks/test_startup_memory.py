@@ -109,10 +109,9 @@ def test_memory_that_does_not_settle_is_no_result(fake, tmp_path, monkeypatch):
         at_rest(server, 1)
 
 
-def test_refused_upload_is_no_result(fake, tmp_path, monkeypatch):
-    monkeypatch.setattr(module.httpx2.codes, "CREATED", 299)
+def test_refused_upload_is_no_result(fake, tmp_path):
     with (
         running_server(fake, tmp_path, {}) as server,
-        pytest.raises(BenchmarkError, match="upload got 201"),
+        pytest.raises(BenchmarkError, match="upload got 422"),
     ):
-        upload(server, iter([b"x"]))
+        upload(server, iter([b"good", b""]))

@@ -1,7 +1,9 @@
 import json
+from typing import Any
 
 import pytest
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 
 from service.errors import NotFound, Unavailable, Unprocessable
 from service.notes import RequestNotes
@@ -24,11 +26,16 @@ def notes() -> RequestNotes:
     return RequestNotes("the-id", started=0.0)
 
 
+def document(response: Response) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(bytes(response.body))
+    return content
+
+
 def test_an_error_becomes_a_whole_problem(notes: RequestNotes) -> None:
     response = respond(NotFound("No such task.", code="task_not_found", field="task"), notes)
     assert response.status_code == 404
     assert response.media_type == "application/problem+json"
-    assert json.loads(response.body) == {
+    assert document(response) == {
         "type": "urn:capsule:problem:task_not_found",
         "title": "Not found",
         "status": 404,
@@ -43,14 +50,14 @@ def test_an_error_becomes_a_whole_problem(notes: RequestNotes) -> None:
             "code": "task_not_found",
         },
     }
-    Problem.model_validate_json(response.body, strict=True)
+    Problem.model_validate_json(bytes(response.body), strict=True)
     assert notes.code == "task_not_found"
 
 
 def test_a_full_server_says_when_to_come_back(notes: RequestNotes) -> None:
     response = respond(Unavailable("Full.", code="queue_full", retry_after=3), notes)
     assert response.headers["retry-after"] == "3"
-    assert json.loads(response.body)["error"]["type"] == "server_error"
+    assert document(response)["error"]["type"] == "server_error"
 
 
 def test_one_fault_is_told_by_its_own_code() -> None:
@@ -60,7 +67,7 @@ def test_one_fault_is_told_by_its_own_code() -> None:
 
 def test_several_faults_are_listed_up_to_a_point(notes: RequestNotes) -> None:
     faults = [Fault(f"f{number}", "Wrong", "invalid_value") for number in range(1000)]
-    problem = json.loads(respond(InvalidRequest(faults), notes).body)
+    problem = document(respond(InvalidRequest(faults), notes))
     assert problem["code"] == "invalid_request"
     assert "1000 fields" in problem["detail"]
     assert len(problem["errors"]) == MAX_FAULTS
@@ -69,7 +76,7 @@ def test_several_faults_are_listed_up_to_a_point(notes: RequestNotes) -> None:
 
 def test_what_a_client_sent_comes_back_short_and_well_formed(notes: RequestNotes) -> None:
     error = Unprocessable("a" * 10**6 + "\ud800", code="invalid_value", field="\udc00" * 10**6)
-    problem = json.loads(respond(error, notes).body)
+    problem = document(respond(error, notes))
     assert len(problem["detail"]) == MAX_DETAIL
     assert len(problem["errors"][0]["field"]) <= MAX_FIELD * len("\\udc00")
 
@@ -85,7 +92,7 @@ def test_shortened(text: str, limit: int, expected: str) -> None:
 def test_what_the_framework_refuses_is_a_problem_too(notes: RequestNotes) -> None:
     error = HTTPException(405, headers={"Allow": "GET"})
     response = respond_http(error, notes, {"Allow": "GET, DELETE"})
-    problem = json.loads(response.body)
+    problem = document(response)
     assert response.headers.getlist("allow") == ["GET, DELETE"]
     assert (problem["status"], problem["code"]) == (405, "method_not_allowed")
     assert problem["title"] == "Method not allowed"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import schemathesis
@@ -45,6 +46,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
-def test_every_reply_is_as_documented(case: schemathesis.Case, url: str) -> None:
+def test_every_reply_is_as_documented(case: schemathesis.Case[Any], url: str) -> None:
     excluded = [positive_data_acceptance] if case.operation.label in UNDECIDED else []
     case.call_and_validate(base_url=url, excluded_checks=excluded)

@@ -104,13 +104,12 @@ def test_a_server_that_cannot_start_ends_as_a_failure(
 def test_signals_drain_at_once_and_a_second_interrupt_leaves(tmp_path: Path) -> None:
     live = Live(settings_for(tmp_path), Metrics(tasks=1))
     server = Server(uvicorn.Config(lambda: None, log_config=None), live)
-    server.handle_exit(signal.SIGTERM, None)
-    assert (live.phase, server.should_exit, server.force_exit) == ("draining", True, False)
-    server.handle_exit(signal.SIGTERM, None)
-    assert server.force_exit is False
-    server.handle_exit(signal.SIGINT, None)
-    assert server.force_exit is True
-    assert server.failed is False
+    forced = []
+    for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+        server.handle_exit(number, None)
+        forced.append(server.force_exit)
+    assert forced == [False, False, True]
+    assert (live.phase, server.should_exit, server.failed) == ("draining", True, False)
 
 
 SERVE = "import sys; from service.server import serve; from service.settings import load_settings; sys.exit(serve(load_settings()))"

@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,28 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+class Failing(AbstractAsyncContextManager[Warm]):
+    """Fails where it should have been built."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def __aenter__(self) -> Warm:
+        raise self.error
+
+    async def __aexit__(self, *exception: object) -> None:
+        raise AssertionError("it was never entered")
+
+
+def code_of(live: Live) -> str | None:
+    """Why nothing is served, or None."""
+    try:
+        live.require_warm()
+    except Unavailable as error:
+        return error.code
+    return None
+
+
 def never() -> None:
     raise AssertionError("nothing was fatal")
 
@@ -35,11 +57,10 @@ def never() -> None:
 async def test_it_opens_when_all_is_there_and_closes_in_the_end(live: Live) -> None:
     with capture_logs() as logs:
         async with running(live, with_engine(EdgeEngine()), never):
-            assert live.phase == "warming"
-            await until(lambda: live.phase == "ready")
+            assert code_of(live) == "warming"
+            await until(lambda: code_of(live) is None)
             assert live.warm is not None
-        assert live.phase == "draining"
-        assert live.warm is None
+        assert code_of(live) == "draining"
     assert [line["event"] for line in logs if line["event"] == "ready"] == ["ready"]
 
 
@@ -70,17 +91,12 @@ async def test_it_can_be_stopped_while_it_warms_up(live: Live) -> None:
     ],
 )
 async def test_a_failure_is_one_line_and_fatal(live: Live, error: Exception, code: str) -> None:
-    @asynccontextmanager
-    async def build(settings: Settings, metrics: Metrics) -> AsyncIterator[Warm]:
-        raise error
-        yield
-
     fatal = asyncio.Event()
     with capture_logs() as logs:
-        async with running(live, build, fatal.set):
+        async with running(live, lambda settings, metrics: Failing(error), fatal.set):
             async with asyncio.timeout(5):
                 await fatal.wait()
-            assert live.phase == "warming"
+            assert code_of(live) == "warming"
     (line,) = logs
     assert (line["event"], line["code"]) == ("start_failed", code)
     assert line["log_level"] in ("critical", "error")

@@ -9,14 +9,15 @@ from tests.support.backbones import WORDS
 
 
 def separable(
-    rows: int, *, labels: Sequence[str] = ("no", "yes"), seed: int = 0, longest: int = 8
+    rows: int, *, labels: Sequence[str] = ("no", "yes"), seed: int = 0, longest: int = 9
 ) -> Dataset:
-    """Rows of chance words, with one word among them that gives the label away."""
+    """Rows of 4 to `longest` words, two in three of which are the one that gives the label away."""
     chance = random.Random(seed)
     examples = []
     for row in range(rows):
         number = row % len(labels)
-        words = chance.choices(WORDS[len(labels) :], k=chance.randint(1, longest))
-        words.insert(chance.randint(0, len(words)), WORDS[number])
+        others = WORDS[len(labels) :]
+        length = chance.randint(4, longest)
+        words = [WORDS[number] if place % 3 else chance.choice(others) for place in range(length)]
         examples.append(Example({"text": " ".join(words)}, labels[number]))
     return Dataset.of(examples, labels=labels)

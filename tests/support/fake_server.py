@@ -1,6 +1,6 @@
 """`python -m tests.support.fake_server`: a process that passes for a server, at once and model-free.
 
-Answers what a benchmark asks while it watches the process. Settings come from the environment as
+Answers what a benchmark asks; a classification names the task that it is asked for, and no more. Settings come from the environment as
 the real one's do; `CAPSULE_LOG_LEVEL=ERROR` has it end at once, with a message in its log.
 """
 
@@ -19,17 +19,23 @@ class Handler(BaseHTTPRequestHandler):
     kept: list[bytes] = []
 
     def do_GET(self):
-        self.reply()
+        self.reply({})
 
     def do_POST(self):
-        self.kept.append(self.rfile.read(int(self.headers["Content-Length"])))
-        self.reply()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/v1/classify":
+            self.reply({"data": [{"task": json.loads(body)["task"]}]})
+        else:
+            self.kept.append(body)
+            self.reply({})
 
-    def reply(self):
-        self.send_response(STATUSES[self.path])
-        self.send_header("Content-Length", "2")
+    def reply(self, content):
+        data = json.dumps(content).encode()
+        status = 422 if self.kept and not self.kept[-1] else STATUSES[self.path]
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(b"{}")
+        self.wfile.write(data)
 
     def log_message(self, *_):
         pass

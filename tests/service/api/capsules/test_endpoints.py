@@ -74,7 +74,7 @@ def test_other_content_types_are_refused(client: TestClient, content_type: str) 
 
 def test_a_form_must_have_the_file(client: TestClient) -> None:
     for form in ({"files": {"other": ("a", b"x")}}, {"files": {"file": (None, b"text")}}):
-        problem = a_problem(client.post("/v1/capsules", **form), 422, "missing_field")  # type: ignore[arg-type]
+        problem = a_problem(client.post("/v1/capsules", **form), 422, "missing_field")
         assert problem["errors"][0]["field"] == "file"
 
 
