@@ -1,7 +1,7 @@
 """Reads request bodies: cheaply, and with every fault told by the name of its field."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,7 +12,13 @@ from service.problems import Fault, InvalidRequest
 
 T = TypeVar("T")
 
-CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
+NOT_JSON = "invalid_json"
+CODES = {
+    "missing": "missing_field",
+    "extra_forbidden": "unknown_field",
+    "json_invalid": NOT_JSON,
+}
+MAX_DETAILS = 100
 
 
 class JsonBody(Generic[T]):
@@ -57,10 +63,10 @@ class JsonBody(Generic[T]):
         try:
             return self.adapter.validate_json(body)
         except ValidationError as error:
-            details = plain(error)
-        if details[0]["type"] != "json_invalid":
-            raise InvalidRequest(faults_of(details))
-        reason = details[0]["msg"].removeprefix("Invalid JSON: ")
+            faults = faults_in(error)
+        if faults[0].code != NOT_JSON:
+            raise InvalidRequest(faults)
+        reason = faults[0].message.removeprefix("Invalid JSON: ")
         # Half a surrogate pair is no Unicode text, but it is JSON: whoever reads its field says no.
         if "hex escape" in reason:
             return self.decode_surrogates(body, reason)
@@ -75,7 +81,7 @@ class JsonBody(Generic[T]):
         try:
             return self.adapter.validate_python(value)
         except ValidationError as error:
-            raise InvalidRequest(faults_of(plain(error))) from error
+            raise InvalidRequest(faults_in(error)) from error
 
 
 async def read_bytes(request: Request) -> bytes:
@@ -107,12 +113,16 @@ def too_large(limit: int) -> PayloadTooLarge:
 
 def not_json(reason: str) -> BadRequest:
     """The error for a body that is not JSON."""
-    return BadRequest(f"The body is not valid JSON: {reason}.", code="invalid_json")
+    return BadRequest(f"The body is not valid JSON: {reason}.", code=NOT_JSON)
 
 
-def plain(error: ValidationError) -> Sequence[Mapping[str, Any]]:
+def faults_in(error: ValidationError) -> list[Fault]:
     """What pydantic found, without the values: they may be secret, endless or not printable."""
-    return error.errors(include_url=False, include_context=False, include_input=False)
+    count = error.error_count()
+    if count > MAX_DETAILS:
+        # To list them all would take seconds, which a client could make us waste.
+        return [Fault(None, f"{count} values are not valid", "invalid_request")]
+    return faults_of(error.errors(include_url=False, include_context=False, include_input=False))
 
 
 def faults_of(details: Iterable[Mapping[str, Any]], *, skip: int = 0) -> list[Fault]:

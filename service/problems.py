@@ -46,7 +46,7 @@ class InvalidRequest(Unprocessable):
         super().__init__(
             described(first)
             if alone
-            else f"{len(faults)} fields are not valid, the first of them: {described(first)}",
+            else f"Several fields are not valid, the first of them: {described(first)}",
             code=first.code if alone else "invalid_request",
             field=first.field,
         )
@@ -127,10 +127,7 @@ def respond_http(error: HTTPException, notes: RequestNotes, headers: Mapping[str
     )
 
 
-FRAMEWORK_CODES = {
-    HTTPStatus.BAD_REQUEST: "invalid_body",
-    HTTPStatus.NOT_FOUND: "path_not_found",
-}
+FRAMEWORK_CODES = {HTTPStatus.NOT_FOUND: "path_not_found"}
 FRAMEWORK_DETAILS = {
     HTTPStatus.NOT_FOUND: "This server has no such path; /docs lists those it has.",
     HTTPStatus.METHOD_NOT_ALLOWED: "This path does not take that method; the Allow header lists "

@@ -34,6 +34,8 @@ from capsules.training.finish import finish, reference
 from capsules.training.run import Run
 from capsules.variants.registry import variant
 
+MAX_SHOWN = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Training:
@@ -84,6 +86,7 @@ def run(request: Training, output: Output) -> None:
     require_writable(path, "--output")
     checkpoint = request.checkpoint or path.with_suffix(".checkpoint")
     require_writable(checkpoint, "--checkpoint")
+    require_distinct(request, path, checkpoint)
     splits = read_splits(request, config)
     loaded = load_backbone(request.backbone, request.device, request.threads)
     config = fitted(config, request.options, loaded.info)
@@ -118,10 +121,16 @@ def config_from(options: Mapping[str, Any]) -> TrainingConfig:
 def usage_error_of(error: ValidationError) -> UsageError:
     """Every fault that pydantic found, a line each, by the name of its option."""
     faults = [
-        f"--{str(fault['loc'][0]).replace('_', '-')} {fault['input']!r}: {fault['msg']}."
+        f"--{str(fault['loc'][0]).replace('_', '-')} {shown(fault['input'])}: {fault['msg']}."
         for fault in error.errors(include_url=False)
     ]
     return UsageError("\n".join(faults))
+
+
+def shown(value: object) -> str:
+    """A value as it was given, or the beginning of a long one."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def require_writable(path: Path, option: str) -> None:
@@ -137,6 +146,20 @@ def require_writable(path: Path, option: str) -> None:
         raise UsageError(f"{option}: the folder {folder} does not exist; make it first.")
     if not os.access(folder, os.W_OK):
         raise UsageError(f"{option}: the folder {folder} cannot be written to; choose another.")
+
+
+def require_distinct(request: Training, path: Path, checkpoint: Path) -> None:
+    """Refuse to write over what is read, or the capsule and the checkpoint over each other.
+
+    Raises:
+        UsageError: two of the files are one.
+    """
+    read = {file.resolve() for file in (request.data, request.validation, request.test) if file}
+    for option, file in (("--output", path), ("--checkpoint", checkpoint)):
+        if file.resolve() in read:
+            raise UsageError(f"{option}: {file} holds the rows; name another file.")
+    if path.resolve() == checkpoint.resolve():
+        raise UsageError(f"--checkpoint: {checkpoint} is the output; name another file.")
 
 
 def read_splits(request: Training, config: TrainingConfig) -> Splits:

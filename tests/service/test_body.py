@@ -1,3 +1,4 @@
+import time
 from typing import Any
 
 import pytest
@@ -116,6 +117,15 @@ def test_all_faults_are_found_at_once() -> None:
     with pytest.raises(InvalidRequest) as caught:
         BODY.decode(b'{"name":1,"size":"x","colour":2}')
     assert {fault.field for fault in caught.value.faults} == {"name", "size", "colour"}
+
+
+def test_a_flood_of_faults_is_only_counted() -> None:
+    started = time.process_time()
+    with pytest.raises(InvalidRequest) as caught:
+        BODY.decode(b"{" + b'"a":1,' * 500_000 + b'"b":1}')
+    assert caught.value.code == "invalid_request"
+    assert "500001" in caught.value.detail
+    assert time.process_time() - started < 2
 
 
 def test_half_surrogate_pairs_are_kept_for_those_who_can_name_their_field() -> None:

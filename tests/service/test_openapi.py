@@ -4,11 +4,10 @@ from typing import Any
 import jsonschema
 import pytest
 
+from service import openapi
 from service.api.classify.schemas import EXAMPLES
 from service.app import create_app
 from tests.support.edge import settings_for
-
-NEEDS_THE_MODEL = "/v1/"
 
 
 @pytest.fixture(scope="module")
@@ -113,3 +112,10 @@ def test_making_the_document_touches_nothing(tmp_path: Path) -> None:
     app = create_app(settings_for(folder))
     assert app.openapi() is app.openapi()
     assert not folder.exists()
+
+
+def test_a_server_that_is_not_installed_has_no_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openapi, "DISTRIBUTION", "no-such-distribution")
+    assert openapi.release() == "unknown"
+    monkeypatch.setattr(openapi, "DISTRIBUTION", "pytest")
+    assert openapi.release()[0].isdigit()

@@ -69,7 +69,7 @@ def test_several_faults_are_listed_up_to_a_point(notes: RequestNotes) -> None:
     faults = [Fault(f"f{number}", "Wrong", "invalid_value") for number in range(1000)]
     problem = document(respond(InvalidRequest(faults), notes))
     assert problem["code"] == "invalid_request"
-    assert "1000 fields" in problem["detail"]
+    assert "f0" in problem["detail"]
     assert len(problem["errors"]) == MAX_FAULTS
     assert problem["error"]["param"] == "f0"
 

@@ -125,6 +125,15 @@ async def test_the_real_thing_is_assembled(tmp_path: Path) -> None:
     assert not warm.engine.healthy
 
 
+async def test_shipped_capsules_of_another_backbone_do_not_stop_the_start(tmp_path: Path) -> None:
+    backbone = save_tiny_bert(tmp_path / "backbone")
+    settings = settings_for(
+        tmp_path / "data", backbone=str(backbone), threads=1, device="cpu", load_zoo=True
+    )
+    async with assemble(settings, Metrics(tasks=1)) as warm:
+        assert warm.registry.served == 0
+
+
 async def test_a_backbone_that_is_not_there_is_told(tmp_path: Path) -> None:
     settings = settings_for(tmp_path / "data", backbone=str(tmp_path / "nowhere"))
     with pytest.raises(BackboneError):

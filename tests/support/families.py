@@ -2,10 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+from transformers import (
+    BertConfig,
+    BertModel,
+    PreTrainedModel,
+    RobertaConfig,
+    RobertaModel,
+)
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding
 from transformers.models.t5.modeling_t5 import T5LayerNorm
 
@@ -56,7 +63,7 @@ def widen(module: nn.Module) -> None:
             exact.weight = child.weight
             setattr(module, name, exact)
         elif isinstance(child, LlamaRotaryEmbedding):
-            config = child.config
+            config: Any = child.config
             base = config.rope_parameters["rope_theta"]
             setattr(module, name, ExactRotary(base, config.head_dim))
         else:
@@ -77,7 +84,6 @@ def bert(seed: int = 0) -> Subject:
         num_attention_heads=4,
         intermediate_size=24,
         max_position_embeddings=40,
-        attn_implementation="sdpa",
     )
     model = random(lambda: BertModel(config, add_pooling_layer=False), seed)
     reference = bert_reference.Bert(config.to_dict(), weights_of(model))
@@ -95,7 +101,6 @@ def roberta(seed: int = 0) -> Subject:
         max_position_embeddings=42,
         type_vocab_size=1,
         pad_token_id=1,
-        attn_implementation="sdpa",
     )
     model = random(lambda: RobertaModel(config, add_pooling_layer=False), seed)
     reference = bert_reference.Bert(config.to_dict(), weights_of(model), first_position=2)
@@ -136,11 +141,12 @@ def llama(seed: int = 0) -> Subject:
     return Subject(backbone, reference, pad_id=0)
 
 
-def random(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+def random(build: Callable[[], PreTrainedModel], seed: int) -> PreTrainedModel:
     """A float64 model with weights large enough that inputs matter to it."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = build().double()
+        model = build()
+        widen(model)
         for parameter in model.parameters():
             nn.init.normal_(parameter, mean=0.5 if parameter.dim() == 1 else 0.0, std=0.4)
     return model

@@ -67,7 +67,6 @@ def tiny_llama(seed: int = 0) -> Llama:
         num_key_value_heads=2,
         max_position_embeddings=64,
         rope_parameters={"rope_type": "default", "rope_theta": 50.0},
-        attn_implementation="sdpa",
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -60,22 +60,24 @@ class T5(Backbone):
         return output[:, 0].to(accumulation_dtype(output.dtype)) * scale
 
 
+# Few buckets and a short reach, so that a short text meets the logarithmic ones too.
+SIZES: dict[str, Any] = {
+    "vocab_size": 50,
+    "d_model": 16,
+    "d_kv": 4,
+    "d_ff": 24,
+    "num_layers": 3,
+    "num_decoder_layers": 2,
+    "num_heads": 4,
+    "relative_attention_num_buckets": 8,
+    "relative_attention_max_distance": 10,
+    "decoder_start_token_id": 0,
+}
+
+
 def tiny_t5(seed: int = 0) -> T5:
     """A random T5 1.0 of a few thousand weights, float32."""
-    config = T5Config(
-        vocab_size=50,
-        d_model=16,
-        d_kv=4,
-        d_ff=24,
-        num_layers=3,
-        num_decoder_layers=2,
-        num_heads=4,
-        # Few buckets and a short reach, so that a short text meets the logarithmic ones too.
-        relative_attention_num_buckets=8,
-        relative_attention_max_distance=10,
-        decoder_start_token_id=0,
-        attn_implementation="sdpa",
-    )
+    config = T5Config(**SIZES)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = T5ForConditionalGeneration(config)

@@ -7,8 +7,6 @@ from service.api.classify.schemas import EXAMPLES, ClassifyReply, ClassifyReques
 from service.api.classify.service import classify
 from service.body import JsonBody, json_content
 from service.dependencies import live_of
-from service.lean import LeanRoute
-from service.notes import notes_of
 from service.disconnect import while_connected
 from service.engine.records import Timings
 from service.errors import (
@@ -21,6 +19,8 @@ from service.errors import (
     Unprocessable,
     UnsupportedMediaType,
 )
+from service.lean import LeanRoute
+from service.notes import notes_of
 from service.problems import responses
 
 BODY = JsonBody(ClassifyRequest)

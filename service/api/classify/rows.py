@@ -1,12 +1,13 @@
 """Reads the rows out of a request, whichever of its forms it has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from service.api.classify.schemas import FAN_OUT, FORMS, MIXED, OPENAI, ClassifyRequest
 from service.errors import Unprocessable
-from service.problems import Fault, InvalidRequest
+from service.problems import MAX_FAULTS, Fault, InvalidRequest
 
 FORM_OF = {frozenset(form): form for form in FORMS}
 FORM_KEYS = frozenset(key for form in FORMS for key in form)
@@ -51,23 +52,24 @@ def plan_rows(request: ClassifyRequest, max_texts: int) -> Plan:
     """
     form = form_of(request)
     if form == MIXED:
-        inputs = request["inputs"]
-        check_count(len(inputs), max_texts, "inputs")
+        check_count(len(request["inputs"]), max_texts, "inputs")
         rows = [
             Row(one["task"], f"inputs.{index}.task", one["text"], f"inputs.{index}.text")
-            for index, one in enumerate(inputs)
+            for index, one in enumerate(request["inputs"])
         ]
         check_texts([(row.text, row.path) for row in rows])
         return Plan(model=None, rows=rows)
+    named: str | list[str]
     if form == FAN_OUT:
-        tasks = [(task, f"tasks.{index}") for index, task in enumerate(request["tasks"])]
-        texts = spread(request["text"], "text")
+        named, text, at = request["tasks"], request["text"], "text"
     elif form == OPENAI:
-        tasks, texts = [(request["model"], "model")], spread(request["input"], "input")
+        named, text, at = request["model"], request["input"], "input"
     else:
-        tasks, texts = [(request["task"], "task")], spread(request["text"], "text")
-    check_count(len(texts) * len(tasks), max_texts, form[-1])
+        named, text, at = request["task"], request["text"], "text"
+    check_count(size(text) * size(named), max_texts, at)
+    texts = spread(text, at)
     check_texts(texts)
+    tasks = spread(named, form[0])
     return Plan(
         model=None if form == FAN_OUT else tasks[0][0],
         rows=[Row(task, source, text, path) for text, path in texts for task, source in tasks],
@@ -95,8 +97,13 @@ def form_of(request: ClassifyRequest) -> tuple[str, ...]:
     )
 
 
+def size(value: Any) -> int:
+    """How many a value is: a list's length, or one."""
+    return len(value) if isinstance(value, list) else 1
+
+
 def spread(value: Any, path: str) -> list[tuple[Any, str]]:
-    """One or more texts, each with where it is.
+    """One or more values, each with where it is.
 
     Raises:
         InvalidRequest: the list is empty.
@@ -105,7 +112,7 @@ def spread(value: Any, path: str) -> list[tuple[Any, str]]:
         return [(value, path)]
     if not value:
         raise InvalidRequest([Fault(path, "The list is empty; send at least one text", "no_text")])
-    return [(text, f"{path}.{index}") for index, text in enumerate(value)]
+    return [(one, f"{path}.{index}") for index, one in enumerate(value)]
 
 
 def check_count(rows: int, limit: int, field: str) -> None:
@@ -129,22 +136,22 @@ def check_texts(texts: Sequence[tuple[Any, str]]) -> None:
     Raises:
         InvalidRequest: one is neither a string nor an object of strings.
     """
-    faults = [
+    faults = (
         fault
         for text, path in texts
         if not isinstance(text, str)
         for fault in faults_of_inputs(text, path)
-    ]
-    if faults:
-        raise InvalidRequest(faults)
+    )
+    told = list(islice(faults, MAX_FAULTS))
+    if told:
+        raise InvalidRequest(told)
 
 
-def faults_of_inputs(inputs: Any, path: str) -> list[Fault]:
+def faults_of_inputs(inputs: Any, path: str) -> Iterator[Fault]:
     """What is wrong with named inputs."""
     if not isinstance(inputs, dict):
-        return [Fault(path, "A text is a string or an object of named inputs", "invalid_value")]
-    return [
-        Fault(f"{path}.{name}", "A named input is a string", "invalid_value")
-        for name, value in inputs.items()
-        if not isinstance(value, str)
-    ]
+        yield Fault(path, "A text is a string or an object of named inputs", "invalid_value")
+        return
+    for name, value in inputs.items():
+        if not isinstance(value, str):
+            yield Fault(f"{path}.{name}", "A named input is a string", "invalid_value")

@@ -106,7 +106,7 @@ def test_other_libraries_read_the_file(capsule: Capsule, good: bytes) -> None:
 
 
 def test_equal_capsules_give_equal_bytes(capsule: Capsule, good: bytes) -> None:
-    backwards = {name: capsule.tensors[name].clone() for name in reversed(capsule.tensors)}
+    backwards = {name: capsule.tensors[name].clone() for name in reversed(list(capsule.tensors))}
     strided = {**backwards, "head.weight": backwards["head.weight"].T.contiguous().T}
     assert dump(Capsule(capsule.manifest, backwards)) == good
     assert dump(Capsule(capsule.manifest, strided)) == good

@@ -103,7 +103,7 @@ def test_defaults_may_be_left_out(keys: dict[str, Any], published: Any) -> None:
 def test_a_manifest_cannot_be_changed(keys: dict[str, Any]) -> None:
     manifest = parse_manifest(keys)
     with pytest.raises(ValueError, match="frozen"):
-        manifest.task = "other"
+        manifest.task = "other"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

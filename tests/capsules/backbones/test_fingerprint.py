@@ -240,7 +240,11 @@ def test_vocabulary_files_stand_in_for_a_missing_tokenizer_json(folder: Path) ->
 
 
 def delete(*names: str) -> Callable[[Path], None]:
-    return lambda folder: [(folder / name).unlink() for name in names] and None
+    def change(folder: Path) -> None:
+        for name in names:
+            (folder / name).unlink()
+
+    return change
 
 
 def write(name: str, content: bytes) -> Callable[[Path], object]:
@@ -279,7 +283,7 @@ def lone_pickle(folder: Path) -> None:
     ],
 )
 def test_a_part_that_is_missing_or_damaged(
-    change: Callable[[Path], None], code: BackboneFault, says: str, folder: Path
+    change: Callable[[Path], object], code: BackboneFault, says: str, folder: Path
 ) -> None:
     change(folder)
     with pytest.raises(BackboneError) as refused:

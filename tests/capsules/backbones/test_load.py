@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import RobertaConfig, RobertaModel
+from transformers import AutoTokenizer, RobertaConfig, RobertaModel
 from transformers.utils import logging as transformers_logging
 
-from capsules.backbones import load as load_module
 from capsules.backbones.base import BackboneInfo, LoadedBackbone
 from capsules.backbones.encoder import Encoder
 from capsules.backbones.load import load
@@ -161,13 +160,13 @@ def test_a_folder_that_cannot_be_used_is_refused(
 
 def test_how_to_add_a_family_is_said(folder: Path) -> None:
     configured(model_type="gpt2")(folder)
-    with pytest.raises(BackboneError, match="register it in registry.py"):
+    with pytest.raises(BackboneError, match=r"register it in registry\.py"):
         load(str(folder), device="cpu")
 
 
 def test_a_slow_tokenizer_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module.AutoTokenizer, "from_pretrained", lambda *_, **__: object())
-    with pytest.raises(BackboneError, match="put a tokenizer.json") as refused:
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", lambda *_, **__: object())
+    with pytest.raises(BackboneError, match=r"put a tokenizer\.json") as refused:
         load(str(folder), device="cpu", dtype="float32")
     assert refused.value.code == F.NO_FAST_TOKENIZER
 

@@ -68,7 +68,9 @@ def test_the_tokenizer_given_is_left_as_it_is() -> None:
     copy = Tokeniser(backend, pad_id=0)
     assert len(copy.encode([words(9)], 30)[0].input_ids) == 11
     assert len(copy.encode([words(1)], 30)[0].input_ids) == 3
+    assert backend.truncation is not None
     assert backend.truncation["max_length"] == 3
+    assert backend.padding is not None
     assert backend.padding["length"] == 12
 
 

@@ -59,6 +59,9 @@ def test_a_capsule_is_written_and_told_of(data, options, info):
         "seconds": manifest.training.duration_seconds,
         "metrics": manifest.training.metrics,
     }
+    inspected = invoke("inspect", "parity.safetensors").stdout.splitlines()
+    accuracy = manifest.training.metrics["validation_accuracy"]
+    assert f"validation_accuracy\t{accuracy:.4f}" in inspected
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["parity.safetensors", data.name]
 
 
@@ -214,12 +217,16 @@ def test_ctrl_c_in_a_process_of_its_own(data, options):
         (["--output", "."], "--output"),
         (["--output", "missing/x.safetensors"], "--output"),
         (["--checkpoint", "missing/x"], "--checkpoint"),
+        (["--output", "rows.jsonl"], "--output: rows.jsonl holds the rows"),
+        (["--checkpoint", "./rows.jsonl"], "--checkpoint: rows.jsonl holds the rows"),
+        (["--checkpoint", "parity.safetensors"], "is the output"),
     ],
 )
 def test_options_that_cannot_be_used_stop_it_before_any_work(given, told, data, options):
     result = invoke("train", data, *options, *given)
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     assert told in result.stderr
+    assert len(result.stderr) < 500
     assert list(Path.cwd().iterdir()) == [data]
 
 

@@ -1,36 +1,36 @@
-import subprocess
-import sys
-
 import pytest
+from typer.testing import CliRunner
 
-from tests.support.commands import ROOT, invoke
+from service.cli import app
+from tests.support.commands import invoke
 
 
-def test_task_names_are_completed(url, file, monkeypatch):
+def completions(words: str, url: str) -> list[str]:
+    """What bash is told to complete."""
+    environment = {
+        "CAPSULE_URL": url,
+        "_CAPSULE_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    result = CliRunner(env=environment).invoke(app, [], prog_name="capsule")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout.split()
+
+
+def test_task_names_come_from_the_server(url, file):
     invoke("push", file, "--url", url)
-    monkeypatch.setenv("CAPSULE_URL", url)
-    for words, found in (
-        ("capsule classify t", ["trec"]),
-        ("capsule rm ", ["new", "trec"]),
-        ("capsule list ne", ["new"]),
-        ("capsule cl", ["classify"]),
-    ):
-        assert completions(words, monkeypatch) == found
+    assert completions("capsule classify t", url) == ["trec"]
+    assert completions("capsule rm ", url) == ["new", "trec"]
+    assert completions("capsule list ne", url) == ["new"]
+    assert completions(f"capsule list --url {url} ne", "http://127.0.0.1:9") == ["new"]
 
 
-def test_without_a_server_no_task_is_completed(nowhere, monkeypatch):
-    monkeypatch.setenv("CAPSULE_URL", nowhere)
-    assert completions("capsule classify t", monkeypatch) == []
-    monkeypatch.setenv("CAPSULE_URL", "no url")
-    assert completions("capsule classify t", monkeypatch) == []
+def test_commands_and_options_are_completed(nowhere):
+    assert completions("capsule cl", nowhere) == ["classify"]
+    assert completions("capsule train --val", nowhere) == ["--validation", "--validation-fraction"]
 
 
-def completions(words: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a shell is told to complete."""
-    monkeypatch.setenv("_CAPSULE_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", words)
-    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
-    done = subprocess.run(
-        [sys.executable, "-m", "service"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return done.stdout.split()
+@pytest.mark.parametrize("url", [None, "no url"])
+def test_without_a_server_no_task_is_completed(url, nowhere):
+    assert completions("capsule classify t", url or nowhere) == []

@@ -6,6 +6,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from service.registry.registry import Registry
 from service.store import open_store
 from tests.service.registry.samples import INFO, a_capsule, an_artefact, ask
@@ -28,6 +30,7 @@ def killed(data_dir: Path) -> list[int]:
         return acknowledged + [int(line) for line in process.stderr]
 
 
+@pytest.mark.timeout(180)  # the writer imports torch, which takes long on a busy machine
 async def test_kill(data_dir: Path) -> None:
     acknowledged = await asyncio.to_thread(killed, data_dir)
     assert acknowledged == list(range(1, len(acknowledged) + 1))

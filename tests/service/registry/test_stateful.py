@@ -197,5 +197,5 @@ class RegistryMachine(RuleBasedStateMachine):
 
 TestRegistryMachine = RegistryMachine.TestCase
 TestRegistryMachine.settings = settings(
-    max_examples=15, stateful_step_count=20, deadline=None, derandomize=True
+    max_examples=12, stateful_step_count=20, deadline=None, derandomize=True
 )

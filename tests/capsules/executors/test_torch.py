@@ -1,0 +1,59 @@
+import pytest
+import torch
+
+from capsules.backbones.base import LoadedBackbone
+from capsules.executors.base import Executor
+from capsules.executors.torch import TorchExecutor
+from capsules.injection import Prompts
+from capsules.model import InjectedBackbone
+from tests.support.batches import addition_prompts, token_batch
+
+TEXTS = ([2, 50, 9, 3], [2, 70, 3])
+
+
+@pytest.fixture
+def executor(tiny: LoadedBackbone) -> TorchExecutor:
+    return TorchExecutor(tiny.backbone)
+
+
+def prompts() -> Prompts:
+    generator = torch.Generator().manual_seed(0)
+    return addition_prompts([torch.randn(3, length, 32, generator=generator) for length in (1, 2)])
+
+
+def test_it_is_an_executor(executor: TorchExecutor, tiny: LoadedBackbone) -> None:
+    named: Executor = executor
+    assert (named.name, named.device) == ("torch", tiny.backbone.device)
+
+
+def test_it_answers_as_the_injected_backbone_does(
+    executor: TorchExecutor, tiny: LoadedBackbone
+) -> None:
+    tokens = token_batch(TEXTS, pad_id=0)
+    with torch.no_grad():
+        expected = InjectedBackbone(tiny.backbone).features(tokens, prompts())
+    got = executor.features(tokens, prompts())
+    assert torch.equal(got, expected)
+    assert got.dtype == torch.float32
+
+
+def test_it_runs_without_autograd(executor: TorchExecutor) -> None:
+    learned = torch.zeros(3, 1, 32, requires_grad=True)
+    got = executor.features(token_batch(TEXTS, pad_id=0), addition_prompts([learned, learned]))
+    assert not got.requires_grad
+    assert got.is_inference()
+    assert torch.is_grad_enabled()
+
+
+def test_a_batch_is_left_as_it_was(executor: TorchExecutor) -> None:
+    tokens, capsules = token_batch(TEXTS, pad_id=0), prompts()
+    before = [
+        *(tokens.input_ids.clone(), tokens.attention_mask.clone()),
+        *(group.tensors["capsule"].clone() for group in capsules.groups),
+    ]
+    executor.features(tokens, capsules)
+    after = [
+        *(tokens.input_ids, tokens.attention_mask),
+        *(group.tensors["capsule"] for group in capsules.groups),
+    ]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))

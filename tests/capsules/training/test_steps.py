@@ -1,0 +1,147 @@
+"""Training against an independent reference: gradients, Adafactor, schedule and data order."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capsules.data.base import Dataset
+from capsules.training.config import TrainingConfig
+from capsules.training.run import Run
+from tests.reference.adafactor import Adafactor
+from tests.reference.bert import Bert
+from tests.reference.capsule import features, gradient, probabilities
+from tests.reference.maths import Array
+from tests.support.backbones import save_tiny_bert, tiny_bert
+from tests.support.datasets import separable
+
+RATE = 0.05
+# The head learns at a fifth of the rate.
+HEAD_SHARE = 0.2
+EPOCHS = 2
+LABELS = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_bert(tmp_path_factory.mktemp("smaller"), hidden_size=8, layers=2)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Dataset:
+    return separable(7, labels=LABELS)
+
+
+class Expected:
+    """The same training by the equations, in float64."""
+
+    def __init__(self, run: Run, bert: Bert) -> None:
+        start = run.trainable.snapshot()
+        self.tensors = {name: value.double().numpy() for name, value in start.items()}
+        self.optimisers = {name: Adafactor() for name in self.tensors}
+        self.bert = bert
+        self.ids = [encoding.input_ids for encoding in run.train_rows]
+        self.targets = [LABELS.index(example.label) for example in run.train]
+        self.orders = [run.batches(epoch) for epoch in range(1, EPOCHS + 1)]
+        self.losses: list[float] = []
+
+    @property
+    def capsule(self) -> Array | None:
+        return self.tensors.get("capsule")
+
+    def train(self) -> None:
+        steps = [batch for order in self.orders for batch in order]
+        for number, batch in enumerate(steps):
+            self.step(batch, RATE * (1 - number / len(steps)))
+
+    def step(self, batch: list[int], rate: float) -> None:
+        weight, bias = self.tensors["head.weight"], self.tensors["head.bias"]
+        found: dict[str, Array] = {name: np.zeros(0) for name in self.tensors}
+
+        def loss(p: Array | None) -> Array:
+            total = 0
+            for row in batch:
+                states = features(self.bert, self.ids[row], p)
+                logits = weight @ states + bias
+                total = total + np.log(np.exp(logits).sum()) - logits[self.targets[row]]
+            return np.asarray(total / len(batch))
+
+        if self.capsule is not None:
+            found["capsule"] = gradient(loss, self.capsule)
+        found["head.weight"] = np.zeros_like(weight)
+        found["head.bias"] = np.zeros_like(bias)
+        for row in batch:
+            states = features(self.bert, self.ids[row], self.capsule)
+            logits = weight @ states + bias
+            off = np.exp(logits) / np.exp(logits).sum()
+            off[self.targets[row]] -= 1
+            found["head.weight"] += np.outer(off, states) / len(batch)
+            found["head.bias"] += off / len(batch)
+        self.losses.append(float(loss(self.capsule)))
+        for name, value in self.tensors.items():
+            share = HEAD_SHARE if name.startswith("head.") else 1.0
+            self.tensors[name] = self.optimisers[name].step(value, found[name], rate * share)
+
+
+class Losses:
+    """Keeps the loss of every step."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+
+    def step(self, epoch: int, step: int, steps: int, loss: float) -> None:
+        self.losses.append(loss)
+
+    def epoch(self, report: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("variant", "length"), [("addition", 1), ("addition", 2), (None, 1)], ids=str
+)
+def test_training_follows_the_equations_step_by_step(
+    folder: Path, rows: Dataset, variant: str | None, length: int
+) -> None:
+    config = TrainingConfig.model_validate(
+        {
+            "task": "steps",
+            "variant": variant,
+            "length": length,
+            "epochs": EPOCHS,
+            "batch_size": 3,
+            "learning_rate": RATE,
+            "max_length": 32,
+            "seed": 5,
+        }
+    )
+    watcher = Losses()
+    run = Run(tiny_bert(folder), config, rows, rows, watcher=watcher)
+    expected = Expected(run, Bert.from_folder(folder))
+    expected.train()
+    run.run()
+    assert watcher.losses == pytest.approx(expected.losses, abs=1e-4)
+    for name, value in run.trainable.snapshot().items():
+        assert np.abs(value.numpy() - expected.tensors[name]).max() < 1e-3, name
+
+
+def test_validation_is_the_mean_over_all_rows(folder: Path, rows: Dataset) -> None:
+    config = TrainingConfig(task="steps", batch_size=3, learning_rate=RATE, max_length=32)
+    run = Run(tiny_bert(folder), config, rows, rows)
+    accuracy, loss = run.validate()
+    bert = Bert.from_folder(folder)
+    tensors = {name: value.double().numpy() for name, value in run.trainable.snapshot().items()}
+    scores = [
+        probabilities(
+            bert,
+            encoding.input_ids,
+            tensors["capsule"],
+            tensors["head.weight"],
+            tensors["head.bias"],
+        )
+        for encoding in run.validation_rows
+    ]
+    targets = [LABELS.index(example.label) for example in rows]
+    surprise = [-np.log(row[target]) for row, target in zip(scores, targets, strict=True)]
+    right = [int(row.argmax()) == target for row, target in zip(scores, targets, strict=True)]
+    assert loss == pytest.approx(sum(surprise) / len(surprise), abs=1e-5)
+    assert accuracy == pytest.approx(sum(right) / len(right))
