@@ -88,8 +88,9 @@ class Backbone(ABC):
         """Pass the grown sequence through all layers and the final norm, if there is one.
 
         Args:
-            hidden: [B, K + T, D], slots first.
-            mask: [B, K + T] bool, True on real tokens and used slots.
+            hidden: [B, K + T, D], slots first, a row's unused ones before those it uses.
+            mask: [B, K + T] bool, True on real tokens and used slots. What stands elsewhere does
+                not matter, but has to stay finite.
             slots: K.
 
         Returns:

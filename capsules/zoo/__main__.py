@@ -11,6 +11,7 @@ from capsules.backbones.load import load
 from capsules.training.events import EpochReport
 from capsules.zoo.build import Places, build
 from capsules.zoo.recipe import RECIPES
+from capsules.zoo.table import insert, markdown, results
 
 HERE = Path(__file__).parent
 
@@ -40,12 +41,19 @@ class Bar:
 def main() -> None:
     """Parse the options and build."""
     parser = argparse.ArgumentParser(prog="python -m capsules.zoo", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of labelled data sets")
+    parser.add_argument("--data", type=Path, help="folder of labelled data sets")
+    parser.add_argument("--table", type=Path, help="only put the accuracy table into this file")
     parser.add_argument("--work", type=Path, default=Path("build/zoo"), help="checkpoints")
     parser.add_argument("--threads", type=int, help="CPU threads; default: all cores")
     parser.add_argument("--task", action="append", help="only this task; may be repeated")
     parser.add_argument("--seed", action="append", type=int, help="only this seed")
     options = parser.parse_args()
+    if options.table:
+        document = options.table.read_text()
+        options.table.write_text(insert(document, markdown(results())))
+        return
+    if options.data is None:
+        parser.error("--data is needed: the folder that holds a folder for each task")
     if options.threads:
         torch.set_num_threads(options.threads)
     places = Places(options.data, options.work, HERE / "results", HERE / "artefacts")

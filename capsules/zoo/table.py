@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from capsules.zoo.build import Measured, Result
 
+BEGIN, END = "<!-- accuracy -->", "<!-- /accuracy -->"
 HEADER = (
     "| task | labels | train / test rows | capsule, test accuracy | linear head, test accuracy "
     "| capsule, test macro-F1 | capsule, validation accuracy | file |",
@@ -57,3 +58,16 @@ def spread(measured: Sequence[Measured], name: str) -> str:
     if len(values) == 1:
         return mean
     return f"{mean} ± {statistics.stdev(values):.3f} ({len(values)} seeds)"
+
+
+def insert(document: str, table: str) -> str:
+    """A document with the table between its two marks.
+
+    Raises:
+        ValueError: it lacks the marks.
+    """
+    before, found, rest = document.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        raise ValueError(f"the document has no place for the table: {BEGIN} … {END}")
+    return f"{before}{BEGIN}\n{table}\n{END}{after}"

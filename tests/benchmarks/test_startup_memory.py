@@ -6,6 +6,7 @@ import pytest
 from benchmarks import startup_memory as module
 from benchmarks.context import SERVE
 from benchmarks.errors import BenchmarkError
+from benchmarks.result import at_most
 from benchmarks.server import running_server
 from benchmarks.startup_memory import (
     AT_START,
@@ -15,13 +16,16 @@ from benchmarks.startup_memory import (
     QUICK,
     UPLOADED,
     Growth,
+    Kind,
     Memory,
     at_rest,
+    compare_memory,
     compare_starts,
     measure,
     memory_figures,
     upload,
 )
+from capsules.backbones.load import load
 
 FAKE = (sys.executable, "-m", "tests.support.fake_server")
 
@@ -33,7 +37,7 @@ def fake(context):
 
 
 def check(findings):
-    (name,) = QUICK.labels
+    (name,) = (kind.name for kind in QUICK.kinds)
     assert {(one.case, one.side) for one in findings.series} == {
         *((EMPTY, side) for side in ("listening", "ready", "processor time until then")),
         *(
@@ -86,18 +90,30 @@ def test_shipped_capsules_are_loaded_on_a_first_and_on_a_next_start(fake, monkey
 
 
 def test_memory_is_set_against_the_bytes_of_the_files():
+    kind = Kind("kind", (2,), 11, uploads=True, goal=at_most(1.2))
     growth = Growth(
-        one=Memory(rss=1000, uss=500),
-        many={AT_START: Memory(rss=1110, uss=600), UPLOADED: Memory(rss=1150, uss=630)},
-        added_bytes=100,
+        one=Memory(rss=100 * 1024, uss=50 * 1024),
+        many={
+            AT_START: Memory(rss=211 * 1024, uss=150 * 1024),
+            UPLOADED: Memory(rss=250 * 1024, uss=180 * 1024),
+        },
+        added_bytes=100 * 1024,
     )
-    figures = memory_figures({"kind": [growth]})
-    assert [(one.value, one.met) for one in figures] == [
-        (1.1, True),
+    assert [(one.value, one.met) for one in memory_figures({kind: [growth]})] == [
+        (1.11, True),
         (1.0, None),
+        (1.1, None),
         (1.5, False),
         (1.3, None),
+        (5.0, None),
     ]
+
+
+def test_kind_that_is_not_uploaded_has_one_way_in(fake):
+    kind = Kind("kind", (2,), 3, uploads=False, goal=None)
+    (growth,) = compare_memory(fake, load(fake.backbone, device="cpu").info, kind, QUICK)
+    assert list(growth.many) == [AT_START]
+    assert growth.added_bytes > 0
 
 
 def test_memory_that_does_not_settle_is_no_result(fake, tmp_path, monkeypatch):
