@@ -100,32 +100,32 @@ def pick(waiting: Iterable[T], now: float, limits: Limits) -> Pick[T]:
 def neighbours(live: Sequence[T], limits: Limits) -> list[T]:
     """The first row, and those of about its size that fit in with it.
 
-    Rows of equal size join in their order. Once a row on one side, longer or not, does not fit,
-    that side is closed, so that none of its equals overtakes it.
+    Rows of the same shape join in their order: once one does not fit, its likes are passed over,
+    even where a batch that has grown since would take them.
     """
     sizes = [row.tokens + row.slots for row in live]
     size = sizes[0]
     batch, real, tokens, slots = [live[0]], size, live[0].tokens, live[0].slots
-    open_sides = {"shorter", "longer"}
+    refused: set[tuple[int, int]] = set()
     for index in sorted(range(1, len(live)), key=lambda index: abs(sizes[index] - size)):
-        side = "shorter" if sizes[index] < size else "longer"
-        if side not in open_sides:
-            continue
         row = live[index]
+        shape = (row.tokens, row.slots)
+        if shape in refused:
+            continue
         width = max(tokens, row.tokens) + max(slots, row.slots)
         if fits(len(batch) + 1, width, real + sizes[index], limits):
             batch.append(row)
             real += sizes[index]
             tokens, slots = max(tokens, row.tokens), max(slots, row.slots)
-        else:
-            open_sides.remove(side)
-            if not open_sides:
+            if len(batch) == limits.max_rows:
                 break
+        else:
+            refused.add(shape)
     return batch
 
 
 def fits(rows: int, width: int, real: int, limits: Limits) -> bool:
-    """Whether `rows` rows of up to `width` positions, `real` of them real, make a batch."""
+    """Whether `rows` rows of `width` positions each, `real` of them real, may be computed."""
     computed = rows * width
     return (
         rows <= limits.max_rows

@@ -1,3 +1,4 @@
+import io
 import sys
 from dataclasses import replace
 
@@ -6,6 +7,7 @@ import pytest
 from benchmarks.context import SERVE
 from benchmarks.errors import BenchmarkError
 from benchmarks.http_overhead import BARE, HTTP, IN_PROCESS, QUICK, measure, set_up
+from benchmarks.load.process import LoadProcess
 from benchmarks.load.records import Load
 
 FAKE = (sys.executable, "-m", "tests.support.fake_server")
@@ -42,18 +44,10 @@ def test_real_server_and_engine_are_measured_side_by_side(context):
 
 
 def test_answer_of_another_task_is_no_result(context):
-    wrong = '{"data": [{"task": "other"}]}'
+    sample = '{"data": [{"task": "other"}]}'
+    load = Load(seconds=1.0, latencies_ms=(1.0,), cpu_seconds=0.0, sample=sample)
+    confused = LoadProcess(io.StringIO(), io.StringIO(load.model_dump_json()))
     with set_up(replace(context, serve=FAKE), QUICK, ["text"]) as bench:
-        stub = replace(bench, load=Confused(wrong))
+        spoilt = replace(bench, load=confused)
         with pytest.raises(BenchmarkError, match="asked for task-00000"):
-            stub.post(bench.rows, 1)
-
-
-class Confused:
-    """Sends load to a server that gives the same answer to everything."""
-
-    def __init__(self, sample):
-        self.sample = sample
-
-    def send(self, job):
-        return Load(seconds=1.0, latencies_ms=(1.0,), cpu_seconds=0.0, sample=self.sample)
+            spoilt.post(bench.rows, 1)

@@ -22,7 +22,12 @@ def test_unknown_name_is_refused_with_the_known_ones():
 def test_result_says_what_where_and_when(context):
     findings = Findings(options={}, figures=(), series=())
     asked = []
-    one = Benchmark("name", "Why?", lambda given: asked.append(given) or findings)
+
+    def measure(given):
+        asked.append(given)
+        return findings
+
+    one = Benchmark("name", "Why?", measure)
     result = one.run(replace(context, quick=False))
     assert (result.benchmark, result.question, result.findings) == ("name", "Why?", findings)
     assert result.machine.cpu

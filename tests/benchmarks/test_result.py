@@ -1,5 +1,6 @@
 import json
 import math
+from datetime import UTC
 
 import pytest
 from pydantic import ValidationError
@@ -85,4 +86,4 @@ def test_rounding_keeps_six_digits(value):
 
 
 def test_time_is_universal():
-    assert now().utcoffset().total_seconds() == 0
+    assert now().tzinfo is UTC

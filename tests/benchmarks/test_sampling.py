@@ -30,7 +30,7 @@ def test_warm_up_values_are_thrown_away():
 
 
 def test_warm_up_rounds_have_the_number_of_the_first():
-    turns = []
+    turns: list[int] = []
     interleave({"a": turns.append}, 2, warm_up=3)
     assert turns == [0, 0, 0, 0, 1]
 

@@ -31,8 +31,9 @@ FAKE = (sys.executable, "-m", "tests.support.fake_server")
 
 
 @pytest.fixture
-def fake(context):
-    """A context whose server starts at once."""
+def fake(context, monkeypatch):
+    """A context whose server starts, and comes to rest, at once."""
+    monkeypatch.setattr(module, "SETTLE_POLL_S", 0.005)
     return replace(context, serve=FAKE)
 
 

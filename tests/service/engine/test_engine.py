@@ -256,6 +256,27 @@ class TestLimits:
         assert sum(map(len, executor.batches)) == 4
         assert_at_rest(engine)
 
+    async def test_rows_are_marked_before_they_are_withdrawn(
+        self, start_engine, executor, monkeypatch
+    ):
+        """So that a batch which is put together at that moment leaves them out."""
+        engine = await start_engine()
+        capsule = constant(engine, 0.2)
+        running = await occupied(engine, executor, capsule)
+        marked: list[bool] = []
+        withdraw = engine.queue.withdraw
+
+        def noting(rows):
+            marked.extend(row.cancelled for row in rows)
+            return withdraw(rows)
+
+        monkeypatch.setattr(engine.queue, "withdraw", noting)
+        with pytest.raises(DeadlineExceeded):
+            await engine.classify(rows_for(capsule, "w1", "w2"), timeout=0.05)
+        assert marked == [True, True]
+        executor.gate.set()
+        await running
+
     async def test_a_client_may_go_away_while_its_rows_run_or_are_tokenised(
         self, start_engine, executor, observer
     ):

@@ -1,0 +1,82 @@
+"""`python -m benchmarks [NAME...]` answers all questions or some; `--report` writes them up."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks.context import Context
+from benchmarks.errors import BenchmarkError
+from benchmarks.machine import ROOT
+from benchmarks.registry import BENCHMARKS, benchmark
+from benchmarks.report import write_report
+from benchmarks.result import Result
+from benchmarks.tables import show
+from benchmarks.texts import VARIABLE, data_folder
+from capsules.errors import CapsuleError
+
+RESULTS = ROOT / "benchmarks" / "results"
+QUICK_RESULTS = ROOT / "build" / "benchmarks"
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
+    parser.add_argument(
+        "--report", action="store_true", help="measure nothing; write docs from the results"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"tiny sizes; results go to {QUICK_RESULTS.parent.name}/",
+    )
+    parser.add_argument("--results", type=Path, help=f"folder of results; default: {RESULTS}")
+    parser.add_argument(
+        "--data", help=f"folder of labelled data sets; else ${VARIABLE}, else ../shared/data"
+    )
+    parser.add_argument("--backbone", default="embedded", help="as the server's setting")
+    parser.add_argument("--device", default="auto", help="as the server's setting")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is asked for; 0 where all of it could be measured, whatever came out."""
+    chosen = options(arguments)
+    console = Console()
+    folder = chosen.results or (QUICK_RESULTS if chosen.quick else RESULTS)
+    try:
+        if chosen.report:
+            for path in write_report(folder, ROOT / "docs"):
+                console.print(f"Wrote {path}")
+            return 0
+        context = Context(
+            quick=chosen.quick,
+            data=data_folder(chosen.data, os.environ),
+            backbone=chosen.backbone,
+            device=chosen.device,
+            tell=console.log,
+        )
+        for name in chosen.names or BENCHMARKS:
+            console.rule(name)
+            run(name, context, folder, console)
+    except (BenchmarkError, CapsuleError) as error:
+        console.print(f"[red]{error}[/red]")
+        return 1
+    return 0
+
+
+def run(name: str, context: Context, folder: Path, console: Console) -> Result:
+    """Run one benchmark, keep its result and show it."""
+    result = benchmark(name).run(context)
+    path = result.write(folder)
+    show(result, console)
+    console.print(f"Wrote {path}")
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
