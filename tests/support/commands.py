@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -71,4 +72,10 @@ def start(arguments: Sequence[str | Path], folder: Path) -> subprocess.Popen[str
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
+
+
+def heed_interrupts() -> None:
+    """Undo what a shell does to commands in its background, which is to let them ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -17,7 +17,7 @@ from tests.capsules.training.conftest import MakeRun
 from tests.support.backbones import tiny_bert
 from tests.support.datasets import separable
 
-EPOCHS = 4
+EPOCHS = 3
 
 
 class Interruption(Exception):

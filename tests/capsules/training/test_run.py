@@ -61,6 +61,15 @@ def test_another_seed_gives_other_values_and_another_order(make_run: MakeRun) ->
     assert not same(one.trainable.snapshot(), other.trainable.snapshot())
 
 
+def test_every_epoch_has_every_row_in_an_order_of_its_own(make_run: MakeRun) -> None:
+    run = make_run()
+    first, second = run.batches(1), run.batches(2)
+    assert first != second
+    for batches in (first, second):
+        assert sorted(row for batch in batches for row in batch) == list(range(36))
+        assert all(len(batch) <= 8 for batch in batches)
+
+
 @pytest.mark.parametrize("seed", [2**60, 2**63 - 1])
 def test_the_largest_seeds_train(make_run: MakeRun, seed: int) -> None:
     run = make_run(seed=seed, epochs=1)
@@ -70,7 +79,7 @@ def test_the_largest_seeds_train(make_run: MakeRun, seed: int) -> None:
 
 def test_a_separable_task_is_learned(make_run: MakeRun) -> None:
     train, validation, unseen = (separable(rows, seed=rows) for rows in (96, 24, 40))
-    run = make_run(rows=(train, validation), epochs=12, learning_rate=0.05, patience=12)
+    run = make_run(rows=(train, validation), epochs=8, learning_rate=0.1, patience=8)
     run.run()
     best = run.reports[run.best_epoch - 1]
     assert best.validation_accuracy == 1.0

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from capsules.backbones.load import load
 from capsules.data.base import Dataset
 from capsules.training.config import TrainingConfig
 from capsules.training.run import Run
@@ -12,7 +13,7 @@ from tests.reference.adafactor import Adafactor
 from tests.reference.bert import Bert
 from tests.reference.capsule import features, gradient, probabilities
 from tests.reference.maths import Array
-from tests.support.backbones import save_tiny_bert, tiny_bert
+from tests.support.backbones import save_tiny_bert
 from tests.support.datasets import separable
 
 RATE = 0.05
@@ -29,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows() -> Dataset:
-    return separable(7, labels=LABELS)
+    return separable(5, labels=LABELS, longest=5)
 
 
 class Expected:
@@ -108,14 +109,14 @@ def test_training_follows_the_equations_step_by_step(
             "variant": variant,
             "length": length,
             "epochs": EPOCHS,
-            "batch_size": 3,
+            "batch_size": 2,
             "learning_rate": RATE,
             "max_length": 32,
             "seed": 5,
         }
     )
     watcher = Losses()
-    run = Run(tiny_bert(folder), config, rows, rows, watcher=watcher)
+    run = Run(load(str(folder), device="cpu", dtype="float32"), config, rows, rows, watcher=watcher)
     expected = Expected(run, Bert.from_folder(folder))
     expected.train()
     run.run()
@@ -126,7 +127,7 @@ def test_training_follows_the_equations_step_by_step(
 
 def test_validation_is_the_mean_over_all_rows(folder: Path, rows: Dataset) -> None:
     config = TrainingConfig(task="steps", batch_size=3, learning_rate=RATE, max_length=32)
-    run = Run(tiny_bert(folder), config, rows, rows)
+    run = Run(load(str(folder), device="cpu", dtype="float32"), config, rows, rows)
     accuracy, loss = run.validate()
     bert = Bert.from_folder(folder)
     tensors = {name: value.double().numpy() for name, value in run.trainable.snapshot().items()}
