@@ -11,9 +11,8 @@ from rich.console import Console
 from benchmarks.context import Context
 from benchmarks.errors import BenchmarkError
 from benchmarks.machine import ROOT
-from benchmarks.registry import BENCHMARKS, benchmark
+from benchmarks.registry import BENCHMARKS, Benchmark, benchmark
 from benchmarks.report import write_report
-from benchmarks.result import Result
 from benchmarks.tables import show
 from benchmarks.texts import VARIABLE, data_folder
 from capsules.errors import CapsuleError
@@ -32,9 +31,11 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help=f"tiny sizes; results go to {QUICK_RESULTS.parent.name}/",
+        help="tiny sizes that only show that it works; results go to build/benchmarks",
     )
-    parser.add_argument("--results", type=Path, help=f"folder of results; default: {RESULTS}")
+    parser.add_argument(
+        "--results", type=Path, help="folder of results; default: benchmarks/results"
+    )
     parser.add_argument(
         "--data", help=f"folder of labelled data sets; else ${VARIABLE}, else ../shared/data"
     )
@@ -60,22 +61,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             device=chosen.device,
             tell=console.log,
         )
-        for name in chosen.names or BENCHMARKS:
-            console.rule(name)
-            run(name, context, folder, console)
+        for one in [benchmark(name) for name in chosen.names or BENCHMARKS]:
+            console.rule(one.name)
+            run(one, context, folder, console)
     except (BenchmarkError, CapsuleError) as error:
-        console.print(f"[red]{error}[/red]")
+        console.print(str(error), style="red", markup=False)
         return 1
     return 0
 
 
-def run(name: str, context: Context, folder: Path, console: Console) -> Result:
+def run(one: Benchmark, context: Context, folder: Path, console: Console) -> None:
     """Run one benchmark, keep its result and show it."""
-    result = benchmark(name).run(context)
+    result = one.run(context)
     path = result.write(folder)
     show(result, console)
     console.print(f"Wrote {path}")
-    return result
 
 
 if __name__ == "__main__":

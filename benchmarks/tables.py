@@ -8,11 +8,11 @@ from benchmarks.result import Figure, Goal, Result, Series
 
 def show(result: Result, console: Console) -> None:
     """Print the answers, what they were computed from, and what may spoil them."""
-    console.print(f"[bold]{result.question}[/bold]")
+    console.print(result.question, style="bold", markup=False)
     console.print(figures_table(result.findings.figures))
     console.print(series_table(result.findings.series))
     for note in result.findings.notes:
-        console.print(f"• {note}")
+        console.print(f"• {note}", markup=False)
     if result.machine.busy:
         console.print(
             f"[yellow]The machine was busy (load average {result.machine.load_average} before the "

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from mmap import mmap
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ def allocate(shape: tuple[int, ...], device: torch.device) -> Tensor:
     count = math.prod(shape)
     if device.type != "cpu" or not count:
         return torch.empty(shape, dtype=torch.float32, device=device)
-    memory = mmap(-1, count * torch.float32.itemsize)
+    memory = mmap(-1, count * torch.float32.itemsize, flags=MAP_PRIVATE | MAP_ANONYMOUS)
     return torch.frombuffer(memory, dtype=torch.float32).view(shape)
 
 

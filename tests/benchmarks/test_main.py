@@ -51,9 +51,10 @@ def test_quick_results_stay_out_of_the_recorded_ones(asked, tmp_path, monkeypatc
     assert (tmp_path / "recorded" / "engine_overhead.json").exists()
 
 
-def test_unknown_name_fails(capsys, tmp_path):
-    assert command.main(["speed", "--results", str(tmp_path)]) == 1
+def test_unknown_name_fails_before_anything_is_measured(capsys, tmp_path):
+    assert command.main(["engine_overhead", "speed", "--results", str(tmp_path)]) == 1
     assert "no benchmark 'speed'" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_missing_data_fails(capsys, tmp_path):
