@@ -169,11 +169,9 @@ def inject(current: Pass, hidden: Tensor, index: int) -> Tensor:
     slots = current.prompts.slots
     prompts = hidden[:, :slots].clone()
     for position, group in enumerate(groups):
+        assert group.rows is not None, "a group of all rows stands alone"
         prompt = group_prompt(current, position, hidden, index).to(hidden.dtype)
-        if group.rows is None:
-            prompts[:, slots - group.slots :] = prompt
-        else:
-            prompts[group.rows, slots - group.slots :] = prompt
+        prompts[group.rows, slots - group.slots :] = prompt
     return replace_slots(hidden, prompts)
 
 

@@ -114,10 +114,7 @@ def read_header(data: bytes) -> dict[str, Any]:
             f"The safetensors header is not valid JSON: {error}.",
             code=ArtefactFault.INVALID_HEADER,
         ) from error
-    if not isinstance(header, dict):
-        raise ArtefactError(
-            "The safetensors header is not a JSON object.", code=ArtefactFault.INVALID_HEADER
-        )
+    assert isinstance(header, dict), "JSON that begins with a brace is an object"
     check_extent(header, len(data) - LENGTH_BYTES - length)
     return header
 

@@ -244,6 +244,16 @@ def test_a_second_pass_inside_a_pass_is_our_mistake() -> None:
         pass
 
 
+def test_a_group_of_all_rows_beside_another_is_our_mistake() -> None:
+    subject = bert()
+    everyone = shared_prompts(Addition(), 1, {"capsule": capsule(1)}, rows=1).groups
+    some = addition_prompts([capsule(2)]).groups
+    with torch.no_grad(), pytest.raises(AssertionError, match="stands alone"):
+        InjectedBackbone(subject.backbone).features(
+            token_batch([text(5)], subject.pad_id), Prompts((*everyone, *some))
+        )
+
+
 def test_hooks_go_with_the_model() -> None:
     subject = bert()
     layer = subject.backbone.layers[0]
