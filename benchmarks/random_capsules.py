@@ -7,7 +7,8 @@ import torch
 
 from capsules.artefact.checks import expected_shapes
 from capsules.artefact.file import Capsule, digest, dump
-from capsules.artefact.manifest import BackboneRef, Manifest
+from capsules.artefact.manifest import Manifest
+from capsules.artefact.reference import reference
 from capsules.backbones.base import BackboneInfo
 from service.engine.bank import Bank
 from service.engine.records import Served
@@ -34,13 +35,7 @@ def random_capsules(
     for number in range(count):
         manifest = Manifest(
             task=f"task-{number:05d}",
-            backbone=BackboneRef(
-                id=info.id,
-                family=info.family,
-                hidden_size=info.hidden_size,
-                num_layers=info.num_layers,
-                fingerprint=info.fingerprint,
-            ),
+            backbone=reference(info),
             labels=[f"label-{label}" for label in range(labels[number % len(labels)])],
             max_length=info.max_tokens,
         )

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+# Longest label: one limit, since a longer one could be trained on but not shipped.
+MAX_LABEL_CHARACTERS = 256
+
 
 @dataclass(frozen=True, slots=True)
 class Geometry:

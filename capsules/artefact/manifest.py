@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from capsules.core import MAX_LABEL_CHARACTERS
 from capsules.errors import ArtefactError, ArtefactFault
 from capsules.template import MAX_TEMPLATE_CHARACTERS
 
@@ -13,7 +14,6 @@ SCHEMA_VERSION = 1
 TASK_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 RESERVED_NAMES = frozenset({"latest"})
 MAX_LABELS = 10_000
-MAX_LABEL_CHARACTERS = 256
 MAX_GOLDEN = 8
 
 TaskName = Annotated[str, Field(pattern=rf"^{TASK_NAME.pattern}$", examples=["trec"])]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from capsules.artefact.checks import check_backbone
 from capsules.artefact.file import digest, parse
+from capsules.artefact.reference import reference
 from capsules.cli.backbone import load_backbone
 from capsules.cli.data import Reader, limits_from
 from capsules.cli.output import Output
@@ -15,7 +16,6 @@ from capsules.evaluation.runner import evaluate
 from capsules.evaluation.table import report_tables
 from capsules.executors.torch import TorchExecutor
 from capsules.template import Template
-from capsules.training.finish import reference
 
 
 @dataclass(frozen=True, slots=True)

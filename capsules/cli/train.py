@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from capsules.artefact.checks import check_manifest
 from capsules.artefact.file import digest, dump
 from capsules.artefact.manifest import Manifest
+from capsules.artefact.reference import reference
 from capsules.backbones.base import BackboneInfo
 from capsules.cli.backbone import load_backbone
 from capsules.cli.data import (
@@ -30,7 +31,7 @@ from capsules.data.split import split
 from capsules.errors import ArtefactError, TrainingFault
 from capsules.evaluation.metrics import Report
 from capsules.training.config import TrainingConfig
-from capsules.training.finish import finish, reference
+from capsules.training.finish import finish
 from capsules.training.run import Run
 from capsules.variants.registry import variant
 

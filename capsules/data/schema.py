@@ -5,15 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from capsules.core import Example
+from capsules.core import MAX_LABEL_CHARACTERS, Example
 from capsules.data.base import RowProblem
 from capsules.errors import OptionError
 
 # The field limit of the standard library's CSV reader, held for every format so that the same rows
 # are accepted from each.
 MAX_FIELD_CHARACTERS = 131_072
-# As the artefact has it: a longer label could be trained but not shipped.
-MAX_LABEL_CHARACTERS = 256
 
 
 @dataclass(frozen=True, slots=True)

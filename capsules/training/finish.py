@@ -8,13 +8,12 @@ import torch
 from capsules.artefact.file import Capsule
 from capsules.artefact.manifest import (
     MAX_GOLDEN,
-    BackboneRef,
     Golden,
     Manifest,
     Splits,
     TrainingRecord,
 )
-from capsules.backbones.base import BackboneInfo
+from capsules.artefact.reference import reference
 from capsules.core import Example
 from capsules.data.base import Dataset
 from capsules.errors import OptionError
@@ -71,17 +70,6 @@ def finish(run: Run, *, test_rows: int = 0, metrics: Mapping[str, float] | None 
     capsule = Capsule(manifest=manifest, tensors=tensors)
     golden = record_golden(run, capsule)
     return Capsule(manifest=manifest.model_copy(update={"golden": golden}), tensors=tensors)
-
-
-def reference(info: BackboneInfo) -> BackboneRef:
-    """How a manifest names a backbone."""
-    return BackboneRef(
-        id=info.id,
-        family=info.family,
-        hidden_size=info.hidden_size,
-        num_layers=info.num_layers,
-        fingerprint=info.fingerprint,
-    )
 
 
 def record_golden(run: Run, capsule: Capsule) -> list[Golden]:

@@ -18,7 +18,7 @@ from capsules.data.base import Dataset
 from capsules.errors import DataError, DataFault, OptionError, TrainingError, TrainingFault
 from capsules.evaluation.runner import features
 from capsules.executors.torch import TorchExecutor
-from capsules.model import InjectedBackbone, pad
+from capsules.model import pad
 from capsules.template import Template
 from capsules.training import checkpoint
 from capsules.training.batches import length_bucketed
@@ -88,8 +88,9 @@ class Run:
         # The resolved rate counts, so that a new default does not go on from an old checkpoint.
         resolved = config.model_copy(update={"learning_rate": self.learning_rate})
         self.identity = identity(loaded, resolved, train, validation)
-        self.model = InjectedBackbone(loaded.backbone)
         self.executor = TorchExecutor(loaded.backbone)
+        # The same model, so that the layers carry one set of hooks.
+        self.model = self.executor.model
         self.optimizer = Adafactor(
             self.parameter_groups(),
             lr=self.learning_rate,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from capsules.artefact.checks import check_backbone
 from capsules.artefact.file import Capsule, digest, parse
-from capsules.artefact.manifest import BackboneRef
+from capsules.artefact.reference import reference
 from capsules.backbones.base import BackboneInfo
 from capsules.errors import ArtefactError, ArtefactFault
 from service.engine.records import Served
@@ -44,13 +44,7 @@ class Intake:
 
     def __init__(self, backbone: BackboneInfo) -> None:
         self.max_tokens = backbone.max_tokens
-        self.reference = BackboneRef(
-            id=backbone.id,
-            family=backbone.family,
-            hidden_size=backbone.hidden_size,
-            num_layers=backbone.num_layers,
-            fingerprint=backbone.fingerprint,
-        )
+        self.reference = reference(backbone)
 
     def examine(self, data: bytes) -> Candidate:
         """Check an artefact that has arrived.

@@ -6,13 +6,13 @@ to the bank, so whatever can be named is stored and resident. Changes of one tas
 the other. docs/decisions/0006-hot-swap.md tells why it is done this way.
 """
 
-import hashlib
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
 
 import structlog
 
+from capsules.artefact.file import digest
 from capsules.backbones.base import BackboneInfo
 from capsules.errors import ArtefactFault
 from service.engine.records import Served
@@ -202,7 +202,7 @@ class Registry:
         check_task_name(task)
         entry = self.catalogue.version(task, version)
         data = await stored(self.store.artefact, task, version)
-        if hashlib.sha256(data).hexdigest() != entry.digest:
+        if digest(data) != entry.digest:
             logger.error("artefact_damaged", task=task, version=version)
             raise InternalError(
                 f"The stored file of version {version} of task {task!r} is damaged; delete the "

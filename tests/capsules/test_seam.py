@@ -11,9 +11,8 @@ from capsules.injection import Prompts
 from capsules.model import InjectedBackbone, pad
 from tests.reference import capsule as reference
 from tests.reference.llama import Llama as LlamaReference
-from tests.reference.t5 import T5 as T5Reference
 from tests.support.batches import addition_prompts, token_batch
-from tests.support.families import Subject, bert, roberta, weights_of
+from tests.support.families import Subject, bert, roberta, t5_reference, weights_of
 from tests.support.llama import tiny_llama
 from tests.support.t5 import tiny_t5
 
@@ -87,17 +86,7 @@ def test_llama_as_transformers_ships_it_agrees_with_the_reference(left: bool) ->
 
 def test_t5_as_transformers_ships_it_agrees_with_the_reference() -> None:
     backbone = tiny_t5()
-    config = backbone.model.config
-    model = T5Reference(
-        weights_of(backbone.model),
-        num_layers=config.num_layers,
-        decoder_layers=config.num_decoder_layers,
-        heads=config.num_heads,
-        epsilon=config.layer_norm_epsilon,
-        buckets=config.relative_attention_num_buckets,
-        far=config.relative_attention_max_distance,
-        start=config.decoder_start_token_id,
-    )
+    model = t5_reference(backbone.model)
     learned = capsules(torch.float32)
     check(features(backbone, 0, addition_prompts(learned)), model, learned)
 

@@ -6,7 +6,8 @@ import torch
 
 from capsules.artefact.checks import expected_shapes
 from capsules.artefact.file import Capsule
-from capsules.artefact.manifest import BackboneRef, Manifest
+from capsules.artefact.manifest import Manifest
+from capsules.artefact.reference import reference
 from capsules.backbones.base import BackboneInfo
 
 
@@ -24,13 +25,7 @@ def manifest_for(
     names = [f"label-{n}" for n in range(labels)] if isinstance(labels, int) else list(labels)
     return Manifest(
         task=task,
-        backbone=BackboneRef(
-            id=info.id,
-            family=info.family,
-            hidden_size=info.hidden_size,
-            num_layers=info.num_layers,
-            fingerprint=info.fingerprint,
-        ),
+        backbone=reference(info),
         variant=variant,
         length=length,
         labels=names,

@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from capsules.artefact.file import dump
-from capsules.backbones.base import BackboneInfo
 from service.engine.records import Outcome, RowRequest
 from service.errors import DeadlineExceeded
 from service.metrics import Metrics
@@ -25,23 +24,10 @@ from service.startup import Assemble
 from service.state import BackboneFacts, Warm
 from service.store import open_store
 from tests.support.capsules import random_capsule
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine
 
 PATIENCE_S = 20.0
-
-INFO = BackboneInfo(
-    id="tests/none",
-    family="encoder-only",
-    architecture="bert",
-    hidden_size=8,
-    num_layers=2,
-    parameters=1000,
-    vocab_size=100,
-    max_tokens=30,
-    fingerprint="a" * 64,
-    path=Path("nowhere"),
-)
-"""The backbone that the fake engine claims to run."""
 
 FACTS = BackboneFacts(
     id=INFO.id,

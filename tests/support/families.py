@@ -107,13 +107,11 @@ def roberta(seed: int = 0) -> Subject:
     return Subject(Encoder(model), reference, pad_id=1)
 
 
-def t5(seed: int = 0) -> Subject:
-    """T5 1.0."""
-    backbone = tiny_t5(seed)
-    widen(backbone.model)
-    config = backbone.model.config
-    reference = T5Reference(
-        weights_of(backbone.model),
+def t5_reference(model: PreTrainedModel) -> T5Reference:
+    """The reference of a T5 model, on its weights as they are now."""
+    config = model.config
+    return T5Reference(
+        weights_of(model),
         num_layers=config.num_layers,
         decoder_layers=config.num_decoder_layers,
         heads=config.num_heads,
@@ -122,7 +120,13 @@ def t5(seed: int = 0) -> Subject:
         far=config.relative_attention_max_distance,
         start=config.decoder_start_token_id,
     )
-    return Subject(backbone, reference, pad_id=0)
+
+
+def t5(seed: int = 0) -> Subject:
+    """T5 1.0."""
+    backbone = tiny_t5(seed)
+    widen(backbone.model)
+    return Subject(backbone, t5_reference(backbone.model), pad_id=0)
 
 
 def llama(seed: int = 0) -> Subject:

@@ -2,24 +2,13 @@
 
 import json
 import struct
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from capsules.artefact.file import METADATA_KEY
-from capsules.backbones.base import BackboneInfo
+from tests.support import claimed
 
-INFO = BackboneInfo(
-    id="tests/none",
-    family="encoder-only",
-    architecture="bert",
-    hidden_size=8,
-    num_layers=2,
-    parameters=1000,
-    vocab_size=100,
-    max_tokens=64,
-    fingerprint="a" * 64,
-    path=Path("nowhere"),
-)
+INFO = replace(claimed.INFO, max_tokens=64)
 
 
 def assemble(header: object, body: bytes = b"", *, length: int | None = None) -> bytes:

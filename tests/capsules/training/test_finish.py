@@ -8,13 +8,14 @@ import torch
 
 from capsules.artefact.checks import check_backbone
 from capsules.artefact.file import dump, parse
+from capsules.artefact.reference import reference
 from capsules.backbones.base import LoadedBackbone
 from capsules.core import Example
 from capsules.data.base import Dataset
 from capsules.errors import OptionError
 from capsules.evaluation.runner import evaluate, predict
 from capsules.executors.torch import TorchExecutor
-from capsules.training.finish import finish, pick_golden, reference
+from capsules.training.finish import finish, pick_golden
 from capsules.training.run import Run
 from tests.capsules.training.conftest import MakeRun
 from tests.support.datasets import separable

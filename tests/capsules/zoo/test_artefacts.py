@@ -14,10 +14,10 @@ from tokenizers import Tokenizer
 from capsules import zoo
 from capsules.artefact.checks import check_backbone
 from capsules.artefact.file import Capsule, digest, dump, parse
+from capsules.artefact.reference import reference
 from capsules.backbones.base import LoadedBackbone
 from capsules.evaluation.runner import predict
 from capsules.executors.torch import TorchExecutor
-from capsules.training.finish import reference
 from capsules.zoo.build import Result
 from capsules.zoo.recipe import RECIPES
 from tests.reference.bert import Bert

@@ -7,8 +7,9 @@ import pytest
 from capsules.backbones.base import LoadedBackbone
 from service.registry.registry import Registry
 from service.store import Store, open_store
-from tests.service.registry.samples import INFO, blank
+from tests.service.registry.samples import blank
 from tests.support.backbones import tiny_bert
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine
 
 

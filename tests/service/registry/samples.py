@@ -12,27 +12,15 @@ from typing import Any
 
 from capsules.artefact.file import Capsule, dump
 from capsules.artefact.manifest import Golden
-from capsules.backbones.base import BackboneInfo
 from service.engine.records import RowRequest, Served
 from service.errors import ServiceError
 from service.registry.ports import CapsuleEngine
 from service.registry.registry import Registry
 from service.store import Store, open_store
 from tests.support.capsules import random_capsule
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine, probabilities
 
-INFO = BackboneInfo(
-    id="tests/none",
-    family="encoder-only",
-    architecture="bert",
-    hidden_size=8,
-    num_layers=2,
-    parameters=1000,
-    vocab_size=100,
-    max_tokens=30,
-    fingerprint="a" * 64,
-    path=Path("nowhere"),
-)
 OTHER_FINGERPRINT = "b" * 64
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from service.registry.registry import Registry
 from service.store import open_store
-from tests.service.registry.samples import INFO, a_capsule, an_artefact, ask
+from tests.service.registry.samples import a_capsule, an_artefact, ask
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine, probabilities
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,8 @@ from service.errors import (
 )
 from service.registry.registry import Registry
 from tests.service.registry.faulty import FAULTY
-from tests.service.registry.samples import INFO, an_artefact, damage, state
+from tests.service.registry.samples import an_artefact, damage, state
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine
 
 

@@ -12,7 +12,6 @@ from service.errors import Conflict, InternalError, NotFound, PreconditionFailed
 from service.registry.registry import Registry
 from service.store import Store
 from tests.service.registry.samples import (
-    INFO,
     a_capsule,
     an_artefact,
     ask,
@@ -21,6 +20,7 @@ from tests.service.registry.samples import (
     state,
     until,
 )
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine, probabilities
 
 

@@ -15,7 +15,6 @@ from service.store.base import VersionRecord
 from service.store.errors import StoreUnavailable
 from tests.service.registry.faulty import FAULTY
 from tests.service.registry.samples import (
-    INFO,
     OTHER_FINGERPRINT,
     a_capsule,
     an_artefact,
@@ -23,6 +22,7 @@ from tests.service.registry.samples import (
     damage,
     until,
 )
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine, probabilities
 
 

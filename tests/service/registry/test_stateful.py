@@ -17,7 +17,8 @@ from capsules.artefact.file import digest
 from service.errors import NotFound
 from service.registry.registry import Registry
 from service.store import open_store
-from tests.service.registry.samples import INFO, an_artefact, blank
+from tests.service.registry.samples import an_artefact, blank
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine
 
 TASKS = ("a", "b")

@@ -8,7 +8,8 @@ from service.errors import NotFound, Unavailable
 from service.registry.registry import Registry
 from service.registry.zoo import ZOO_MARK
 from service.store import Store
-from tests.service.registry.samples import INFO, OTHER_FINGERPRINT, an_artefact
+from tests.service.registry.samples import OTHER_FINGERPRINT, an_artefact
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from service.registry.registry import Registry
 from service.store import open_store
-from tests.service.registry.samples import INFO, an_artefact
+from tests.service.registry.samples import an_artefact
+from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine
 
 
