@@ -56,7 +56,7 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """Right-padded rows for one forward pass.
+    """Rows for one forward pass, padded on either side.
 
     Attributes:
         input_ids: [B, T] int64.
@@ -68,3 +68,39 @@ class TokenBatch:
 
     def __len__(self) -> int:
         return self.input_ids.shape[0]
+
+    def to(self, device: "torch.device") -> "TokenBatch":
+        """The same on a device."""
+        return TokenBatch(
+            input_ids=self.input_ids.to(device, non_blocking=True),
+            attention_mask=self.attention_mask.to(device, non_blocking=True),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Where to read the answers of a batch from a backbone that answers in words.
+
+    The decoder runs over paths: the start token and the first tokens of an answer. It is read
+    wherever the next token is to be decided.
+
+    Attributes:
+        rows: [P] int64, the row of the batch whose text a path answers.
+        prefixes: [P, W] int64, the tokens of each path after the start token, padded on the right.
+        paths: [M] int64, the path of each state to read.
+        steps: [M] int64, the position in the path: 0 is the start token's.
+    """
+
+    rows: "torch.Tensor"
+    prefixes: "torch.Tensor"
+    paths: "torch.Tensor"
+    steps: "torch.Tensor"
+
+    def to(self, device: "torch.device") -> "Reading":
+        """The same on a device."""
+        return Reading(
+            rows=self.rows.to(device, non_blocking=True),
+            prefixes=self.prefixes.to(device, non_blocking=True),
+            paths=self.paths.to(device, non_blocking=True),
+            steps=self.steps.to(device, non_blocking=True),
+        )

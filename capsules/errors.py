@@ -49,6 +49,13 @@ class ArtefactFault(StrEnum):
     GOLDEN_MISMATCH = "golden_mismatch"
 
 
+class FileFault(StrEnum):
+    """Why a capsule file on disk was not even looked into."""
+
+    UNREADABLE = "unreadable_file"
+    TOO_LARGE = "file_too_large"
+
+
 class InputFault(StrEnum):
     """Why a text could not be classified."""
 
@@ -83,6 +90,7 @@ class TrainingFault(StrEnum):
     DIVERGED = "training_diverged"
     CHECKPOINT_MISMATCH = "checkpoint_mismatch"
     CANCELLED = "training_cancelled"
+    OUT_OF_MEMORY = "out_of_memory"
     UNWRITABLE_OUTPUT = "unwritable_output"
 
 
@@ -121,7 +129,9 @@ class BackboneError(CapsuleError):
 class ArtefactError(CapsuleError):
     """A capsule file is refused."""
 
-    def __init__(self, message: str, *, code: ArtefactFault, field: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: ArtefactFault | FileFault, field: str | None = None
+    ) -> None:
         super().__init__(message, code=code, field=field)
 
 

@@ -5,6 +5,7 @@ Symbols: B rows, S positions (capsule slots first, then tokens), K slots, D hidd
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -37,6 +38,27 @@ def masked_mean(hidden: Tensor, weights: Tensor) -> Tensor:
         [B, D] in the accumulation dtype (never half precision).
     """
     return torch.bmm(weights.unsqueeze(1), hidden.to(weights.dtype)).squeeze(1)
+
+
+def shifted_means(hidden: Tensor, weights: Tensor, kernel: int) -> Tensor:
+    """Means over what stands at each offset from the marked positions.
+
+    They are all that the mean of a depthwise convolution needs, since both are linear:
+    ``Mean_t(b + sum_j w_j x_{t+j-h}) = b + sum_j w_j Mean_t(x_{t+j-h})`` with ``h = kernel // 2``.
+
+    Args:
+        hidden: [B, S, D] hidden states.
+        weights: [B, S] from :func:`pool_weights`; its marked positions lie side by side, and what
+            is beyond them counts as zero.
+        kernel: K, odd.
+
+    Returns:
+        [B, K, D] in the accumulation dtype; entry j belongs to the offset ``j - h``.
+    """
+    half = kernel // 2
+    windows = pad(weights, (half, half)).unfold(1, weights.shape[1], 1).flip(1)
+    inside = (weights > 0).unsqueeze(1)
+    return torch.bmm(windows * inside, hidden.to(weights.dtype))
 
 
 def replace_slots(hidden: Tensor, prompts: Tensor) -> Tensor:

@@ -1,39 +1,55 @@
 """The one mechanism that serves every family: rewrite the capsule slots on entry of each layer.
 
-Knows nothing of families, tasks or files: it is given a list of layers and, for each forward
-pass, which learned tensors belong to which rows.
+Knows nothing of families, tasks or files: it is told which learned tensors belong to which rows,
+and a family's loop over its layers asks it, layer by layer, what goes in.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
-from weakref import finalize, ref
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
+from torch import Tensor
 
 from capsules.functional import pool_weights, replace_slots
 from capsules.variants.base import Variant
+from capsules.variants.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
 class PromptGroup:
-    """Rows of one batch whose capsules have the same variant and length.
+    """Rows of one batch whose capsules have the same variant, length and layers.
 
     Attributes:
         variant: how their tokens are formed.
-        slots: positions each of these rows takes.
-        tensors: the learned tensors by name, each [b, injections, ...], one per row.
+        length: of the capsules.
+        layers: indices of the I layers injected, from 0, ascending.
+        tensors: the learned tensors by name, each [b, I, ...], one per row.
         rows: [b] int64 positions of these rows in the batch; None when they are all of it,
             in order.
     """
 
     variant: Variant
-    slots: int
+    length: int
+    layers: tuple[int, ...]
     tensors: Mapping[str, Tensor]
     rows: Tensor | None = None
+
+    @property
+    def slots(self) -> int:
+        """Positions each of these rows takes."""
+        return self.variant.slots(self.length)
+
+    def prompt(self, pool: Pool, injection: int) -> Tensor:
+        """The tokens that enter one of the injected layers, [b, slots, D].
+
+        Args:
+            pool: of all the batch's rows.
+            injection: which of :attr:`layers`.
+        """
+        tensors = {name: tensor[:, injection] for name, tensor in self.tensors.items()}
+        mine = pool if self.rows is None else pool.of(self.rows)
+        return self.variant.prompt(tensors, mine, self.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +63,22 @@ class Prompts:
         """K, the positions the batch reserves: the longest capsule's."""
         return max((group.slots for group in self.groups), default=0)
 
-    def slot_mask(self, rows: int, device: torch.device) -> Tensor:
+    def slot_mask(self, rows: int, device: torch.device, before: int | None = None) -> Tensor:
         """[B, K] bool, True where a row uses a slot.
 
         Shorter capsules leave the first ones unused, so that every capsule stands right before its
         text: distances, which relative positions and windows are made of, are as they are alone.
+
+        Args:
+            rows: B.
+            device: where the mask is wanted.
+            before: count only capsules whose first layer's index is below this; None counts all.
         """
         slots = self.slots
         mask = torch.zeros(rows, slots, dtype=torch.bool, device=device)
         for group in self.groups:
+            if before is not None and group.layers[0] >= before:
+                continue
             if group.rows is None:
                 mask[:, slots - group.slots :] = True
             else:
@@ -63,122 +86,67 @@ class Prompts:
         return mask
 
 
-@dataclass(slots=True)
-class Pass:
-    """What the hooks need to know during one forward pass.
+class Injection:
+    """One forward pass, as the layers see it.
 
-    Attributes:
-        prompts: the batch's capsules.
-        first: [B, S] weights of ``Mean(E)``, tokens only.
-        later: [B, S] weights of ``Mean(S_ (+) H)``, tokens and the row's own slots.
+    A capsule is part of the sequence from its first layer on. Before that its slots are there, but
+    no position attends to them and no mean counts them.
     """
 
-    prompts: Prompts
-    first: Tensor
-    later: Tensor
-    by_group: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        for group in self.prompts.groups:
-            if group.rows is None:
-                self.by_group.append((self.first, self.later))
-            else:
-                self.by_group.append((self.first[group.rows], self.later[group.rows]))
-
-
-class Injector:
-    """Forward pre-hooks on a family's layers; inert outside :meth:`active`.
-
-    One thread at a time may run the layers, since the hooks read the pass that is active. The hooks
-    come off with the injector, so that a backbone can outlive any number of them.
-    """
-
-    def __init__(self, layers: Sequence[nn.Module]) -> None:
-        self.current: Pass | None = None
-        self.handles = [
-            layer.register_forward_pre_hook(hook_for(ref(self), index), with_kwargs=True)
-            for index, layer in enumerate(layers)
-        ]
-        finalize(self, remove, self.handles).atexit = False
-
-    def remove(self) -> None:
-        """Take the hooks off the layers again."""
-        remove(self.handles)
-
-    @contextmanager
-    def active(self, prompts: Prompts, token_mask: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
-        """Inject `prompts` into the forward pass made inside.
+    def __init__(self, prompts: Prompts, token_mask: Tensor, dtype: torch.dtype) -> None:
+        """Prepare a pass.
 
         Args:
             prompts: the batch's capsules.
             token_mask: [B, T] bool, True on real tokens.
-            dtype: dtype of the hidden states.
-
-        Yields:
-            [B, K + T] bool, the attention mask with the slots in front.
+            dtype: of the hidden states.
         """
-        assert self.current is None, "another forward pass is active on this backbone"
-        slot_mask = prompts.slot_mask(token_mask.shape[0], token_mask.device)
-        mask = torch.cat((slot_mask, token_mask), dim=1)
-        tokens_only = torch.cat((torch.zeros_like(slot_mask), token_mask), dim=1)
-        if prompts.groups:
-            self.current = Pass(
-                prompts, pool_weights(tokens_only, dtype), pool_weights(mask, dtype)
+        assert (
+            all(group.rows is not None for group in prompts.groups) or len(prompts.groups) == 1
+        ), "a group of all rows stands alone"
+        self.prompts = prompts
+        self.slots = prompts.slots
+        self.firsts = sorted({group.layers[0] for group in prompts.groups})
+        # Masks between one first layer and the next: tokens only, then with more and more capsules.
+        self.masks = [
+            torch.cat(
+                (prompts.slot_mask(len(token_mask), token_mask.device, before), token_mask), dim=1
             )
-        try:
-            yield mask
-        finally:
-            self.current = None
+            for before in (0, *(first + 1 for first in self.firsts))
+        ]
+        self.weights = [pool_weights(mask, dtype) for mask in self.masks] if self.firsts else []
 
+    def mask(self, layer: int) -> Tensor:
+        """[B, K + T] bool, what positions of a layer may be attended to.
 
-def hook_for(injector: "ref[Injector]", index: int) -> Any:
-    """The pre-hook of layer `index`: replaces the slots in the layer's first argument."""
+        It is the same object as long as nothing changes.
+        """
+        return self.masks[bisect_right(self.firsts, layer)]
 
-    def hook(
-        _layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        alive = injector()
-        if alive is None or alive.current is None:
-            return None
-        hidden = inject(alive.current, args[0], index)
-        return (hidden, *args[1:]), kwargs
+    @property
+    def last_mask(self) -> Tensor:
+        """[B, K + T] bool, the real tokens and every slot used: what is there after all layers."""
+        return self.masks[-1]
 
-    return hook
+    def enter(self, layer: int, hidden: Tensor) -> Tensor:
+        """``[S^i ; H^{i-1}]`` for layer i = layer + 1, each row with its own capsule.
 
+        Args:
+            layer: index of the layer, from 0.
+            hidden: [B, K + T, D] the layer's input, whose slots hold ``S_^{i-1}`` where there is
+                one.
 
-def remove(handles: Iterable[RemovableHandle]) -> None:
-    """Take hooks off their modules."""
-    for handle in handles:
-        handle.remove()
-
-
-def inject(current: Pass, hidden: Tensor, index: int) -> Tensor:
-    """``[S^i ; H^{i-1}]`` for layer i = index + 1, each row with its own capsule.
-
-    Args:
-        current: the active pass.
-        hidden: [B, K + T, D] the layer's input, whose slots hold ``S_^{i-1}`` (zeros for i = 1).
-        index: position of the layer, from 0.
-
-    Returns:
-        [B, K + T, D] with the slots replaced.
-    """
-    groups = current.prompts.groups
-    if len(groups) == 1 and groups[0].rows is None:
-        return replace_slots(hidden, group_prompt(current, 0, hidden, index))
-    slots = current.prompts.slots
-    prompts = hidden[:, :slots].clone()
-    for position, group in enumerate(groups):
-        assert group.rows is not None, "a group of all rows stands alone"
-        prompt = group_prompt(current, position, hidden, index).to(hidden.dtype)
-        prompts[group.rows, slots - group.slots :] = prompt
-    return replace_slots(hidden, prompts)
-
-
-def group_prompt(current: Pass, position: int, hidden: Tensor, index: int) -> Tensor:
-    """The new tokens [b, slots, D] of one group's rows at layer `index`."""
-    group = current.prompts.groups[position]
-    first, later = current.by_group[position]
-    rows = hidden if group.rows is None else hidden[group.rows]
-    tensors = {name: tensor[:, index] for name, tensor in group.tensors.items()}
-    return group.variant.prompt(tensors, rows, first if index == 0 else later)
+        Returns:
+            [B, K + T, D] with the slots replaced of the rows that are injected here.
+        """
+        groups = [group for group in self.prompts.groups if layer in group.layers]
+        if not groups:
+            return hidden
+        pool = Pool(hidden, self.weights[bisect_left(self.firsts, layer)])
+        if groups[0].rows is None:
+            return replace_slots(hidden, groups[0].prompt(pool, groups[0].layers.index(layer)))
+        prompts = hidden[:, : self.slots].clone()
+        for group in groups:
+            prompt = group.prompt(pool, group.layers.index(layer)).to(hidden.dtype)
+            prompts[group.rows, self.slots - group.slots :] = prompt
+        return replace_slots(hidden, prompts)

@@ -7,37 +7,47 @@ import torch
 from torch import Tensor
 
 from capsules.backbones.base import Backbone
-from capsules.core import Encoding, TokenBatch
-from capsules.injection import Injector, PromptGroup, Prompts
+from capsules.core import Encoding, Reading, TokenBatch
+from capsules.injection import Injection, PromptGroup, Prompts
 from capsules.variants.base import Variant
 
 
 class InjectedBackbone:
-    """A backbone whose layers take capsules, one batch at a time.
-
-    Not safe for use by two threads at once; autograd works through it.
-    """
+    """A backbone whose layers take capsules, one batch at a time; autograd works through it."""
 
     def __init__(self, backbone: Backbone) -> None:
         self.backbone = backbone
-        self.injector = Injector(backbone.layers)
 
-    def features(self, tokens: TokenBatch, prompts: Prompts) -> Tensor:
-        """Run a batch, each row with its own capsule, and read what the heads are applied to.
+    def features(
+        self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None
+    ) -> Tensor:
+        """Run a batch, each row with its own capsule, and read what labels are scored by.
 
         Args:
             tokens: B rows of up to T tokens, on the backbone's device.
             prompts: the capsules of these rows.
+            reading: for backbones that answer in words: what to read, on the same device.
 
         Returns:
-            [B, D] in the accumulation dtype.
+            [B, D], or [M, D] with a reading, in the accumulation dtype.
         """
+        tokens = right_padded(tokens)
         embedded = self.backbone.embed(tokens)
-        slots = prompts.slots
-        empty = embedded.new_zeros(len(tokens), slots, embedded.shape[2])
-        with self.injector.active(prompts, tokens.attention_mask, embedded.dtype) as mask:
-            hidden = self.backbone.run(torch.cat((empty, embedded), dim=1), mask, slots)
-        return self.backbone.read(hidden, mask, slots)
+        injection = Injection(prompts, tokens.attention_mask, embedded.dtype)
+        empty = embedded.new_zeros(len(tokens), prompts.slots, embedded.shape[2])
+        hidden = self.backbone.run(torch.cat((empty, embedded), dim=1), injection)
+        return self.backbone.read(hidden, injection.last_mask, reading)
+
+
+def right_padded(tokens: TokenBatch) -> TokenBatch:
+    """The same rows, padded on the right, so that every capsule stands right before its text."""
+    mask = tokens.attention_mask
+    if not bool((mask[:, 1:] & ~mask[:, :-1]).any()):
+        return tokens
+    order = mask.int().argsort(dim=1, descending=True, stable=True)
+    return TokenBatch(
+        input_ids=tokens.input_ids.gather(1, order), attention_mask=mask.gather(1, order)
+    )
 
 
 def pad(encodings: Sequence[Encoding], pad_id: int) -> TokenBatch:
@@ -51,13 +61,18 @@ def pad(encodings: Sequence[Encoding], pad_id: int) -> TokenBatch:
 
 
 def shared_prompts(
-    variant: Variant, slots: int, tensors: Mapping[str, Tensor], rows: int
+    variant: Variant,
+    length: int,
+    layers: tuple[int, ...],
+    tensors: Mapping[str, Tensor],
+    rows: int,
 ) -> Prompts:
     """One capsule for every row of a batch; under autograd the rows' gradients add up in it.
 
     Args:
         variant: of the capsule.
-        slots: positions it takes.
+        length: of the capsule.
+        layers: indices of the layers injected, from 0.
         tensors: learned tensors, each [injections, ...]; those of the head are left out.
         rows: B.
     """
@@ -66,4 +81,4 @@ def shared_prompts(
         for name, tensor in tensors.items()
         if not name.startswith("head.")
     }
-    return Prompts((PromptGroup(variant=variant, slots=slots, tensors=expanded),))
+    return Prompts((PromptGroup(variant, length, layers, expanded),))

@@ -1,12 +1,20 @@
 """Rules that tie a manifest to its tensors and to a backbone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
-from capsules.artefact.manifest import RESERVED_NAMES, BackboneRef, Manifest
+from capsules.artefact.manifest import (
+    MAX_GOLDEN_CHARACTERS,
+    RESERVED_NAMES,
+    BackboneRef,
+    Golden,
+    Manifest,
+)
 from capsules.core import Geometry
-from capsules.errors import ArtefactError, ArtefactFault
+from capsules.errors import ArtefactError, ArtefactFault, OptionError
+from capsules.labels import is_blank
+from capsules.layers import injected_layers
 from capsules.template import Template
 from capsules.variants.registry import variant
 
@@ -24,8 +32,15 @@ def check_manifest(manifest: Manifest) -> None:
             field="task",
         )
     slots = variant(manifest.variant).slots(manifest.length)
+    try:
+        injected_layers(manifest.layers, manifest.backbone.num_layers)
+    except OptionError as error:
+        raise ArtefactError(
+            error.message, code=ArtefactFault.UNSUPPORTED_LAYERS, field="layers"
+        ) from error
     check_labels(manifest)
-    fields = set(Template(manifest.template).fields)
+    template = Template(manifest.template)
+    template.check()
     if manifest.max_length <= slots + 2:
         raise ArtefactError(
             f"max_length {manifest.max_length} leaves no room for text beside {slots} capsule "
@@ -34,20 +49,7 @@ def check_manifest(manifest: Manifest) -> None:
             field="max_length",
         )
     for index, golden in enumerate(manifest.golden):
-        if set(golden.inputs) != fields:
-            raise ArtefactError(
-                f"Golden example {index} has the inputs {sorted(golden.inputs)}, but the template "
-                f"takes {sorted(fields)}.",
-                code=ArtefactFault.INVALID_TEMPLATE,
-                field=f"golden.{index}.inputs",
-            )
-        if golden.label not in manifest.labels or len(golden.probs) != len(manifest.labels):
-            raise ArtefactError(
-                f"Golden example {index} does not fit the {len(manifest.labels)} labels: it needs "
-                "one of them as label and one probability for each.",
-                code=ArtefactFault.INVALID_LABELS,
-                field=f"golden.{index}",
-            )
+        check_golden(index, golden, manifest.labels, template)
 
 
 def check_labels(manifest: Manifest) -> None:
@@ -58,7 +60,7 @@ def check_labels(manifest: Manifest) -> None:
     """
     seen: set[str] = set()
     for label in manifest.labels:
-        if not label.strip() or label in seen:
+        if is_blank(label) or label in seen:
             raise ArtefactError(
                 f"The label {label!r} is {'repeated' if label in seen else 'blank'}; labels must "
                 "be distinct and not blank.",
@@ -78,6 +80,43 @@ def check_labels(manifest: Manifest) -> None:
             "The verbalizers must give one word for each label, and nothing else.",
             code=ArtefactFault.INVALID_LABELS,
             field="verbalizers",
+        )
+
+
+def check_golden(index: int, golden: Golden, labels: Sequence[str], template: Template) -> None:
+    """A golden example must be one that can be replayed.
+
+    Args:
+        index: its position, for the message.
+        golden: the example.
+        labels: those of the head.
+        template: takes the inputs.
+
+    Raises:
+        ArtefactError: inputs, label or probabilities are not those of the capsule, or the text is
+            too long.
+    """
+    if golden.inputs.keys() != template.uses.keys():
+        raise ArtefactError(
+            f"Golden example {index} has the inputs {sorted(golden.inputs)}, but the template "
+            f"takes {sorted(template.fields)}.",
+            code=ArtefactFault.INVALID_TEMPLATE,
+            field=f"golden.{index}.inputs",
+        )
+    characters = template.length(golden.inputs)
+    if characters > MAX_GOLDEN_CHARACTERS:
+        raise ArtefactError(
+            f"Golden example {index} has {characters} characters in the template, and at most "
+            f"{MAX_GOLDEN_CHARACTERS} are replayed; record a shorter one.",
+            code=ArtefactFault.INVALID_MANIFEST,
+            field=f"golden.{index}.inputs",
+        )
+    if golden.label not in labels or len(golden.probs) != len(labels):
+        raise ArtefactError(
+            f"Golden example {index} does not fit the {len(labels)} labels: it needs one of them "
+            "as label and one probability for each.",
+            code=ArtefactFault.INVALID_LABELS,
+            field=f"golden.{index}",
         )
 
 
@@ -107,14 +146,14 @@ def check_tensors(manifest: Manifest, tensors: Mapping[str, torch.Tensor]) -> No
     expected = expected_shapes(manifest)
     for name in sorted(expected.keys() - tensors.keys()):
         raise ArtefactError(
-            f"The tensor {name!r} is missing; a {manifest.variant} capsule on this backbone holds "
+            f"The tensor {name!r} is missing; the variant {manifest.variant!r} here holds "
             f"{', '.join(sorted(expected))}.",
             code=ArtefactFault.MISSING_TENSOR,
             field=name,
         )
     for name in sorted(tensors.keys() - expected.keys()):
         raise ArtefactError(
-            f"The tensor {name!r} does not belong in a {manifest.variant} capsule on this "
+            f"The tensor {name!r} does not belong to the variant {manifest.variant!r} on this "
             f"backbone, which holds {', '.join(sorted(expected))}.",
             code=ArtefactFault.UNEXPECTED_TENSOR,
             field=name,

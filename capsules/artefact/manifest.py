@@ -1,25 +1,59 @@
 """What a capsule file says about itself; the source of the published JSON Schema."""
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 
 from capsules.core import MAX_LABEL_CHARACTERS
 from capsules.errors import ArtefactError, ArtefactFault
+from capsules.layers import NamedLayers, injected_layers
 from capsules.template import MAX_TEMPLATE_CHARACTERS
 
 SCHEMA_VERSION = 1
 TASK_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 RESERVED_NAMES = frozenset({"latest"})
 MAX_LABELS = 10_000
+# Far more than any backbone has; what a file claims is counted out layer by layer.
+MAX_LAYERS = 10_000
 MAX_GOLDEN = 8
+# Of one example in its template; as long as a text that a server takes by default.
+MAX_GOLDEN_CHARACTERS = 100_000
 
-TaskName = Annotated[str, Field(pattern=rf"^{TASK_NAME.pattern}$", examples=["trec"])]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+def telling(rule: str) -> WrapValidator:
+    """Tell of whatever is wrong with a value as one rule, in words, not by pattern or case."""
+
+    def check(value: object, inner: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return inner(value)
+        except ValidationError as error:
+            raise PydanticCustomError("rule", "{rule}", {"rule": rule}) from error
+
+    return WrapValidator(check)
+
+
+TaskName = Annotated[
+    str,
+    Field(pattern=rf"^{TASK_NAME.pattern}$", examples=["trec"]),
+    telling("give 1 to 63 of a-z 0-9 . _ -, the first a letter or digit"),
+]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), telling("give a sha256 as 64 of 0-9 a-f")]
 Label = Annotated[str, Field(min_length=1, max_length=MAX_LABEL_CHARACTERS)]
 Probability = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+NamedOrNumbered = telling(
+    f"give one of {', '.join(get_args(NamedLayers))}, or a list of layer numbers from 1"
+)
 
 
 class Record(BaseModel):
@@ -34,7 +68,7 @@ class BackboneRef(Record):
     id: str = Field(min_length=1, max_length=512, description="Its name, for people.")
     family: Literal["encoder-only", "decoder-only", "encoder-decoder"]
     hidden_size: int = Field(gt=0, description="D, the width of the hidden states.")
-    num_layers: int = Field(gt=0, description="N, the layers that can be injected.")
+    num_layers: int = Field(gt=0, le=MAX_LAYERS, description="N, the layers that can be injected.")
     fingerprint: Sha256 = Field(
         description="sha256 of weights, tokenizer and configuration; decides where it is accepted."
     )
@@ -45,7 +79,9 @@ class Golden(Record):
 
     inputs: dict[str, str]
     label: Label
-    probs: list[Probability] = Field(description="In the order of `labels`.")
+    probs: Annotated[list[Probability], FailFast()] = Field(
+        max_length=MAX_LABELS, description="In the order of `labels`."
+    )
 
 
 class Splits(Record):
@@ -80,11 +116,13 @@ class Manifest(Record):
     backbone: BackboneRef
     variant: str = Field(default="addition", min_length=1, max_length=64)
     length: int = Field(default=1, ge=1, le=512, description="Capsule tokens per layer.")
-    layers: Literal["all"] = Field(default="all", description="Which layers are injected.")
-    labels: list[Label] = Field(
+    layers: Annotated[NamedLayers | list[int], NamedOrNumbered] = Field(
+        default="all", description="Which layers are injected; a list counts them from 1."
+    )
+    labels: Annotated[list[Label], FailFast()] = Field(
         min_length=2, max_length=MAX_LABELS, description="In the order of the head's rows."
     )
-    verbalizers: dict[str, str] | None = Field(
+    verbalizers: dict[str, Label] | None = Field(
         default=None, description="Label to word, for encoder-decoder backbones."
     )
     template: str = Field(default="{text}", min_length=1, max_length=MAX_TEMPLATE_CHARACTERS)
@@ -92,12 +130,28 @@ class Manifest(Record):
         default=512, ge=2, description="Longest sequence in tokens, the capsule's included."
     )
     training: TrainingRecord | None = None
-    golden: list[Golden] = Field(default_factory=list, max_length=MAX_GOLDEN)
+    golden: Annotated[list[Golden], FailFast()] = Field(default_factory=list, max_length=MAX_GOLDEN)
+
+    @property
+    def injected(self) -> tuple[int, ...]:
+        """Indices of the layers that are injected, from 0.
+
+        Raises:
+            OptionError: `layers` does not fit the backbone's.
+        """
+        return injected_layers(self.layers, self.backbone.num_layers)
 
     @property
     def injections(self) -> int:
         """How many layers are injected, I."""
-        return self.backbone.num_layers
+        return len(self.injected)
+
+    @property
+    def words(self) -> dict[str, str] | None:
+        """The verbalizers, in the order of the labels."""
+        if self.verbalizers is None:
+            return None
+        return {label: self.verbalizers[label] for label in self.labels}
 
 
 # A fault of one of these keys has a code of its own; of any other, `invalid_manifest`.
@@ -110,6 +164,14 @@ FAULT_OF_KEY = {
 }
 
 
+RECORD_AT: Mapping[str, type[Record]] = {
+    "backbone": BackboneRef,
+    "golden": Golden,
+    "splits": Splits,
+    "training": TrainingRecord,
+}
+
+
 def parse_manifest(value: Mapping[str, Any]) -> Manifest:
     """Check a manifest's own rules, without tensors or backbone.
 
@@ -119,10 +181,10 @@ def parse_manifest(value: Mapping[str, Any]) -> Manifest:
     Raises:
         ArtefactError: naming the first key at fault.
     """
-    # True equals 1 in Python, though not in JSON.
-    if isinstance(value.get("schema_version", True), bool):
+    # True and 1.0 equal 1 in Python.
+    if isinstance(value.get("schema_version", True), bool | float):
         raise ArtefactError(
-            "The manifest has no number as schema_version; this library reads version "
+            "The manifest has no whole number as schema_version; this library reads version "
             f"{SCHEMA_VERSION}.",
             code=ArtefactFault.UNSUPPORTED_SCHEMA_VERSION,
             field="schema_version",
@@ -133,13 +195,23 @@ def parse_manifest(value: Mapping[str, Any]) -> Manifest:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])
+        message = first["msg"]
+        if first["type"] == "extra_forbidden":
+            message = f"it is none of {', '.join(known_keys(first['loc']))}"
         raise ArtefactError(
-            f"The manifest's {key or 'value'} is not valid: {first['msg']}.",
+            f"The manifest's {key or 'value'} is not valid: {message}.",
             code=FAULT_OF_KEY.get(str(first["loc"][0]), ArtefactFault.INVALID_MANIFEST)
             if first["loc"]
             else ArtefactFault.INVALID_MANIFEST,
             field=key or None,
         ) from error
+
+
+def known_keys(location: Sequence[str | int]) -> list[str]:
+    """The keys that are known where an unknown one was found."""
+    parents = [part for part in location[:-1] if isinstance(part, str)]
+    record = RECORD_AT[parents[-1]] if parents else Manifest
+    return list(record.model_fields)
 
 
 def json_schema() -> dict[str, Any]:

@@ -4,14 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from capsules.backbones.source import BackboneSource
 from capsules.backbones.tokeniser import Tokeniser
-from capsules.core import Geometry, TokenBatch
+from capsules.core import Geometry, Reading, TokenBatch
 
 Family = Literal["encoder-only", "decoder-only", "encoder-decoder"]
 
@@ -30,7 +31,7 @@ class BackboneInfo:
         vocab_size: rows of its token embedding.
         max_tokens: longest text in tokens, special tokens included.
         fingerprint: hex sha256 of its weights, tokenizer and configuration.
-        path: the folder that it was loaded from.
+        path: the folder or file that it was loaded from.
     """
 
     id: str
@@ -50,12 +51,33 @@ class BackboneInfo:
         return Geometry(num_layers=self.num_layers, hidden_size=self.hidden_size)
 
 
+class Entry(Protocol):
+    """What a family's loop over its layers asks about the capsules of one forward pass."""
+
+    @property
+    def last_mask(self) -> Tensor:
+        """[B, K + T] bool, True on real tokens and used slots."""
+        ...
+
+    def mask(self, layer: int) -> Tensor:
+        """[B, K + T] bool, what positions of the layer of that index may be attended to.
+
+        It is the same object as long as nothing changes. What stands where it is False does not
+        matter, but has to stay finite.
+        """
+        ...
+
+    def enter(self, layer: int, hidden: Tensor) -> Tensor:
+        """The input [B, K + T, D] of the layer of that index, capsules put in."""
+        ...
+
+
 class Backbone(ABC):
     """A frozen transformer, cut at the places the method needs.
 
     A family answers four questions: where its layers are, what enters the first of them, how the
     sequence runs through them once it has grown by the capsule slots, and what reads the end.
-    Nothing here knows about capsules beyond how many slots stand in front.
+    Nothing here knows about capsules beyond that slots stand in front.
     """
 
     family: ClassVar[Family]
@@ -67,8 +89,8 @@ class Backbone(ABC):
 
     @classmethod
     @abstractmethod
-    def load_model(cls, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
-        """Load the transformers model of this family from a folder, on the CPU.
+    def load_model(cls, source: BackboneSource, dtype: torch.dtype) -> PreTrainedModel:
+        """Load the transformers model of this family, on the CPU.
 
         Raises:
             BackboneError: weights are missing from the checkpoint.
@@ -77,34 +99,45 @@ class Backbone(ABC):
     @property
     @abstractmethod
     def layers(self) -> Sequence[nn.Module]:
-        """The N layers to inject, in order; the first positional argument of each is [B, S, D]."""
+        """The N layers that can be injected, in order."""
+
+    @property
+    @abstractmethod
+    def attentions(self) -> Sequence[nn.Module]:
+        """Each layer's self-attention; in its plain implementation, its last output is the weights.
+
+        They are [B, heads, S, S].
+        """
 
     @abstractmethod
     def embed(self, tokens: TokenBatch) -> Tensor:
         """E: the hidden states [B, T, D] that enter layer 1, after scaling, position and norm."""
 
     @abstractmethod
-    def run(self, hidden: Tensor, mask: Tensor, slots: int) -> Tensor:
+    def run(self, hidden: Tensor, entry: Entry) -> Tensor:
         """Pass the grown sequence through all layers and the final norm, if there is one.
 
         Args:
-            hidden: [B, K + T, D], slots first, a row's unused ones before those it uses.
-            mask: [B, K + T] bool, True on real tokens and used slots. What stands elsewhere does
-                not matter, but has to stay finite.
-            slots: K.
+            hidden: [B, K + T, D], slots first, a row's unused ones before those it uses, then the
+                text, then padding.
+            entry: asked on entry of every layer.
 
         Returns:
             [B, K + T, D].
         """
 
     @abstractmethod
-    def read(self, hidden: Tensor, mask: Tensor, slots: int) -> Tensor:
-        """What the head is applied to: [B, D] in the accumulation dtype.
+    def read(self, hidden: Tensor, mask: Tensor, reading: Reading | None) -> Tensor:
+        """The features that labels are scored by, in the accumulation dtype.
 
         Args:
             hidden: [B, K + T, D] from :meth:`run`.
-            mask: [B, K + T] bool.
-            slots: K.
+            mask: [B, K + T] bool, True on real tokens and used slots.
+            reading: for families that answer in words, what to read; None reads what the first
+                word is decided by. Others have no choice.
+
+        Returns:
+            [B, D]; with a reading, [M, D].
         """
 
     def move(self, device: torch.device) -> None:
@@ -120,6 +153,24 @@ class Backbone(ABC):
     def dtype(self) -> torch.dtype:
         """Dtype of the weights and hidden states."""
         return self.model.dtype
+
+
+class WordBackbone(Backbone):
+    """A backbone that answers in words of its vocabulary, so that capsules need no head.
+
+    Attributes:
+        end_token: id of the token that ends an answer.
+    """
+
+    end_token: int
+
+    @abstractmethod
+    def word_rows(self, tokens: Sequence[int]) -> Tensor:
+        """What features are multiplied with to score tokens, [n, D] in the accumulation dtype.
+
+        Args:
+            tokens: n ids.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,30 @@
 """Loads weights from a folder and refuses an incomplete checkpoint."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
+from capsules.backbones.source import BackboneSource
 from capsules.errors import BackboneError, BackboneFault
 
 
 def load_pretrained(
-    model_class: Any, folder: Path, dtype: torch.dtype, **options: Any
+    model_class: Any,
+    source: BackboneSource,
+    dtype: torch.dtype,
+    *,
+    attention: str = "sdpa",
+    **options: Any,
 ) -> PreTrainedModel:
-    """`from_pretrained` on local files only, with scaled-dot-product attention.
+    """`from_pretrained` on local files only.
 
     Args:
         model_class: a transformers model or auto class.
-        folder: holds `config.json` and the weights.
+        source: where the configuration and the weights are.
         dtype: dtype to load the weights in.
+        attention: the implementation to use; scaled-dot-product attention wherever there is one.
         options: passed on.
 
     Raises:
@@ -30,17 +36,18 @@ def load_pretrained(
     transformers_logging.disable_progress_bar()
     try:
         model, report = model_class.from_pretrained(
-            folder,
+            source.folder,
             dtype=dtype,
-            attn_implementation="sdpa",
+            attn_implementation=attention,
             local_files_only=True,
             output_loading_info=True,
+            **source.gguf_option,
             **options,
         )
     # Every error, since damaged files surface as whatever the libraries beneath trip over.
     except Exception as error:
         raise BackboneError(
-            f"The backbone in {folder} cannot be loaded: {error}", code=BackboneFault.CORRUPT
+            f"The backbone in {source.place} cannot be loaded: {error}", code=BackboneFault.CORRUPT
         ) from error
     finally:
         transformers_logging.set_verbosity(level)
@@ -49,7 +56,7 @@ def load_pretrained(
     missing = sorted(report["missing_keys"])
     if missing:
         raise BackboneError(
-            f"The backbone in {folder} lacks {len(missing)} weights, the first is {missing[0]!r}; "
+            f"The backbone in {source.place} lacks {len(missing)} weights, the first is {missing[0]!r}; "
             "point to a complete checkpoint.",
             code=BackboneFault.CORRUPT,
         )

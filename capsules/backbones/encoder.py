@@ -1,7 +1,6 @@
 """Encoder-only transformers laid out as BERT is: MiniLM, BERT, RoBERTa, XLM-RoBERTa."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -9,9 +8,10 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
-from capsules.backbones.base import Backbone, Family
+from capsules.backbones.base import Backbone, Entry, Family
 from capsules.backbones.checkpoint import load_pretrained
-from capsules.core import TokenBatch
+from capsules.backbones.source import BackboneSource
+from capsules.core import Reading, TokenBatch
 from capsules.functional import masked_mean, pool_weights
 
 
@@ -34,9 +34,9 @@ class Encoder(Backbone):
         self.max_tokens = config.max_position_embeddings - offset
 
     @classmethod
-    def load_model(cls, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    def load_model(cls, source: BackboneSource, dtype: torch.dtype) -> PreTrainedModel:
         """Load without the pooler, which the method does not read."""
-        return load_pretrained(AutoModel, folder, dtype, add_pooling_layer=False)
+        return load_pretrained(AutoModel, source, dtype, add_pooling_layer=False)
 
     @property
     def layers(self) -> Sequence[nn.Module]:
@@ -44,19 +44,30 @@ class Encoder(Backbone):
         layers: Sequence[nn.Module] = self.encoder.layer
         return layers
 
+    @property
+    def attentions(self) -> Sequence[nn.Module]:
+        """Inside each layer's attention block."""
+        return [layer.attention.self for layer in self.encoder.layer]
+
     def embed(self, tokens: TokenBatch) -> Tensor:
         """Word + position + type embeddings after their norm, [B, T, D]."""
         embedded: Tensor = self.embeddings(input_ids=tokens.input_ids)
         return embedded
 
-    def run(self, hidden: Tensor, mask: Tensor, slots: int) -> Tensor:
+    def run(self, hidden: Tensor, entry: Entry) -> Tensor:
         """The encoder over slots and tokens, every position seeing every marked one."""
-        attention = create_bidirectional_mask(
-            config=self.model.config, inputs_embeds=hidden, attention_mask=mask
-        )
-        output: Tensor = self.encoder(hidden, attention_mask=attention).last_hidden_state
-        return output
+        seen: Tensor | None = None
+        attention: Tensor | None = None
+        for index, layer in enumerate(self.layers):
+            mask = entry.mask(index)
+            if mask is not seen:
+                attention = create_bidirectional_mask(
+                    config=self.model.config, inputs_embeds=hidden, attention_mask=mask
+                )
+                seen = mask
+            hidden = layer(entry.enter(index, hidden), attention)
+        return hidden
 
-    def read(self, hidden: Tensor, mask: Tensor, slots: int) -> Tensor:
+    def read(self, hidden: Tensor, mask: Tensor, reading: Reading | None) -> Tensor:
         """Mean over the processed capsule and the real tokens, [B, D]."""
         return masked_mean(hidden, pool_weights(mask, hidden.dtype))

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
+from capsules.backbones.source import BackboneSource
 from capsules.errors import BackboneError, BackboneFault
 
 # Configuration keys that name versions, file formats or run-time habits, not the function computed.
@@ -27,20 +28,40 @@ VOCABULARY_FILES = (
 )
 
 
-def fingerprint(folder: Path) -> str:
-    """Hex sha256 of the backbone in `folder`.
+def fingerprint(source: BackboneSource) -> str:
+    """Hex sha256 of a backbone.
 
     Args:
-        folder: holds `config.json`, the weights and the tokenizer's files.
+        source: where `config.json`, the weights and the tokenizer's files are, or the one file
+            that holds them all, which is then taken as it is.
 
     Raises:
         BackboneError: a part is missing or cannot be read.
     """
     digest = hashlib.sha256(b"capsule backbone fingerprint 1\0")
+    if source.gguf is not None:
+        digest.update(file_digest(source.place))
+        return digest.hexdigest()
+    folder = source.folder
     digest.update(config_digest(folder))
     digest.update(tokenizer_digest(folder))
     digest.update(weights_digest(folder))
     return digest.hexdigest()
+
+
+def file_digest(path: Path) -> bytes:
+    """sha256 of a file's bytes.
+
+    Raises:
+        BackboneError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise BackboneError(
+            f"{path} cannot be read ({error}).", code=BackboneFault.CORRUPT
+        ) from error
 
 
 def canonical(value: Any) -> bytes:

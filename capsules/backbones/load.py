@@ -16,7 +16,7 @@ def load(specification: str, *, device: str = "auto", dtype: str = "auto") -> Lo
     """Load a frozen backbone with its tokeniser and identity.
 
     Args:
-        specification: `embedded`, a local folder or a hub id.
+        specification: `embedded`, a local folder or GGUF file, or a hub id.
         device: `auto`, `cpu`, `cuda` or `cuda:N`.
         dtype: `auto`, `float32`, `bfloat16` or `float16`.
 
@@ -33,19 +33,22 @@ def load(specification: str, *, device: str = "auto", dtype: str = "auto") -> Lo
 def load_source(source: BackboneSource, device: torch.device, dtype: torch.dtype) -> LoadedBackbone:
     """Load a backbone whose files have been found; see :func:`load`."""
     # Read here first: transformers' error for a type it does not know suggests to upgrade it.
-    model_type = read_json(source.folder / "config.json").get("model_type")
-    if model_type is not None:
-        backbone_class(model_type)
+    if source.gguf is None:
+        model_type = read_json(source.folder / "config.json").get("model_type")
+        if model_type is not None:
+            backbone_class(model_type)
     try:
-        config = AutoConfig.from_pretrained(source.folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(
+            source.folder, local_files_only=True, **source.gguf_option
+        )
     # Every error, since damaged files surface as whatever the libraries beneath trip over.
     except Exception as error:
         raise BackboneError(
-            f"The configuration in {source.folder} cannot be used: {error}",
+            f"The configuration in {source.place} cannot be used: {error}",
             code=BackboneFault.CORRUPT,
         ) from error
     adapter = backbone_class(config.model_type)
-    model = adapter.load_model(source.folder, dtype)
+    model = adapter.load_model(source, dtype)
     backbone = adapter(model)
     backbone.move(device)
     info = BackboneInfo(
@@ -57,8 +60,8 @@ def load_source(source: BackboneSource, device: torch.device, dtype: torch.dtype
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         vocab_size=config.vocab_size,
         max_tokens=backbone.max_tokens,
-        fingerprint=fingerprint(source.folder),
-        path=source.folder,
+        fingerprint=fingerprint(source),
+        path=source.place,
     )
     return LoadedBackbone(info=info, backbone=backbone, tokeniser=load_tokeniser(source))
 
@@ -70,10 +73,12 @@ def load_tokeniser(source: BackboneSource) -> Tokeniser:
         BackboneError: it has no fast tokenizer.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source.folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(
+            source.folder, local_files_only=True, **source.gguf_option
+        )
     except Exception as error:
         raise BackboneError(
-            f"The tokenizer in {source.folder} cannot be loaded: {error}",
+            f"The tokenizer in {source.place} cannot be loaded: {error}",
             code=BackboneFault.CORRUPT,
         ) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):

@@ -9,6 +9,13 @@ FAMILIES = {
     "bert": "capsules.backbones.encoder:Encoder",
     "roberta": "capsules.backbones.encoder:Encoder",
     "xlm-roberta": "capsules.backbones.encoder:Encoder",
+    "deberta-v2": "capsules.backbones.deberta:Deberta",
+    "t5": "capsules.backbones.t5:T5",
+    "mt5": "capsules.backbones.t5:T5",
+    "llama": "capsules.backbones.decoder:Decoder",
+    "qwen2": "capsules.backbones.decoder:Decoder",
+    "qwen3": "capsules.backbones.decoder:Decoder",
+    "gemma3_text": "capsules.backbones.gemma:Gemma",
 }
 
 

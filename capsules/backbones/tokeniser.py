@@ -5,8 +5,11 @@ from functools import lru_cache
 
 from tokenizers import Tokenizer
 
-from capsules.core import Encoding
+from capsules.core import MAX_LABEL_CHARACTERS, Encoding
 from capsules.errors import InputError, InputFault
+
+# More than any label can have, since a token has at least one byte.
+MAX_WORD_TOKENS = 4 * MAX_LABEL_CHARACTERS
 
 
 class Tokeniser:
@@ -48,6 +51,16 @@ class Tokeniser:
         return [
             Encoding(input_ids=tuple(one.ids), truncated=bool(one.overflowing)) for one in encoded
         ]
+
+    def names(self, input_ids: Sequence[int]) -> list[str]:
+        """The tokens as the vocabulary spells them."""
+        vocabulary = self.truncating_to(MAX_WORD_TOKENS)
+        return [vocabulary.id_to_token(token) or str(token) for token in input_ids]
+
+    def word(self, text: str) -> tuple[int, ...]:
+        """The token ids of a label's word, without special tokens."""
+        encoded = self.truncating_to(MAX_WORD_TOKENS).encode(text, add_special_tokens=False)
+        return tuple(encoded.ids)
 
 
 def check_unicode(text: str) -> None:

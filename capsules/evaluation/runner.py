@@ -4,15 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from capsules.artefact.file import Capsule
 from capsules.backbones.base import LoadedBackbone
-from capsules.core import Encoding, Example, Prediction
+from capsules.core import Encoding, Example, Prediction, TokenBatch
 from capsules.evaluation.metrics import Report
 from capsules.executors.base import Executor
-from capsules.injection import Prompts
 from capsules.model import pad, shared_prompts
+from capsules.scoring import scorer
 from capsules.template import Template
 from capsules.variants.registry import variant
 
@@ -24,71 +23,72 @@ def ignore_progress(done: int, total: int) -> None:
     """Report to nobody."""
 
 
-def features(
-    executor: Executor,
+def in_batches(
     encodings: Sequence[Encoding],
-    prompts: Callable[[int], Prompts],
+    forward: Callable[[TokenBatch], Tensor],
     *,
     pad_id: int,
+    device: torch.device,
     progress: Progress = ignore_progress,
 ) -> Tensor:
-    """What the head reads, for every text, in batches of similar length.
+    """What `forward` gives for every text, in batches of similar length.
 
     Args:
-        executor: runs the backbone.
         encodings: n tokenised texts.
-        prompts: gives the capsules of a batch of so many rows.
+        forward: takes a batch of B of them and gives [B, ...].
         pad_id: fills up short rows.
+        device: where `forward` wants its batches.
         progress: told how many of the n are done.
 
     Returns:
-        [n, D] on the CPU, in the order of `encodings`.
+        [n, ...] in the order of `encodings`.
     """
     order = sorted(range(len(encodings)), key=lambda row: len(encodings[row].input_ids))
     parts: list[Tensor] = []
     for start in range(0, len(order), BATCH_ROWS):
         rows = order[start : start + BATCH_ROWS]
-        tokens = pad([encodings[row] for row in rows], pad_id)
-        parts.append(executor.features(tokens, prompts(len(rows))).cpu())
+        parts.append(forward(pad([encodings[row] for row in rows], pad_id).to(device)))
         progress(start + len(rows), len(order))
     joined = torch.cat(parts)
     restored = torch.empty_like(joined)
-    restored[torch.tensor(order)] = joined
+    restored[torch.tensor(order, device=joined.device)] = joined
     return restored
 
 
 def probabilities(
+    loaded: LoadedBackbone,
     executor: Executor,
     encodings: Sequence[Encoding],
     capsule: Capsule,
     *,
-    pad_id: int,
     progress: Progress = ignore_progress,
 ) -> Tensor:
-    """Softmax scores of every label for every text: [n, L], float32, on the CPU.
+    """Probabilities of every label for every text: [n, L], float32, on the CPU.
 
     Args:
-        executor: runs the backbone.
+        loaded: the backbone.
+        executor: runs it.
         encodings: n tokenised texts.
         capsule: answers them.
-        pad_id: fills up short rows.
         progress: told how many of the n are done.
     """
     manifest = capsule.manifest
-    form = variant(manifest.variant)
-    slots = form.slots(manifest.length)
     tensors = {name: value.to(executor.device) for name, value in capsule.tensors.items()}
-    pooled = features(
-        executor,
+    form, scores = variant(manifest.variant), scorer(loaded, tensors, manifest.words)
+
+    def forward(tokens: TokenBatch) -> Tensor:
+        rows = len(tokens)
+        prompts = shared_prompts(form, manifest.length, manifest.injected, tensors, rows)
+        return scores.scores(executor.features(tokens, prompts, scores.reading(rows)))
+
+    found = in_batches(
         encodings,
-        lambda rows: shared_prompts(form, slots, tensors, rows),
-        pad_id=pad_id,
+        forward,
+        pad_id=loaded.tokeniser.pad_id,
+        device=executor.device,
         progress=progress,
     )
-    logits = functional.linear(
-        pooled, capsule.tensors["head.weight"], capsule.tensors.get("head.bias")
-    )
-    return logits.softmax(dim=1)
+    return found.softmax(dim=1).cpu()
 
 
 def encode(
@@ -120,18 +120,14 @@ def predict(
     """
     if not inputs:
         return []
-    scores = probabilities(
-        executor,
-        encode(loaded, capsule, inputs),
-        capsule,
-        pad_id=loaded.tokeniser.pad_id,
-        progress=progress,
+    probs = probabilities(
+        loaded, executor, encode(loaded, capsule, inputs), capsule, progress=progress
     )
     labels = capsule.manifest.labels
-    winners = scores.argmax(dim=1).tolist()
+    winners = probs.argmax(dim=1).tolist()
     return [
         Prediction(label=labels[winner], score=row[winner], probs=tuple(row))
-        for winner, row in zip(winners, scores.tolist(), strict=True)
+        for winner, row in zip(winners, probs.tolist(), strict=True)
     ]
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from capsules.core import TokenBatch
+from capsules.core import Reading, TokenBatch
 from capsules.injection import Prompts
 
 
@@ -19,11 +19,17 @@ class Executor(Protocol):
         """Where prompts are expected and features are given."""
         ...
 
-    def features(self, tokens: TokenBatch, prompts: Prompts) -> Tensor:
-        """What the heads are applied to, [B, D] in the accumulation dtype, without autograd.
+    def features(
+        self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None
+    ) -> Tensor:
+        """What labels are scored by, in the accumulation dtype, without autograd.
 
         Args:
             tokens: B rows of up to T tokens, on any device.
             prompts: their capsules, on :attr:`device`.
+            reading: for backbones that answer in words: what to read, on any device.
+
+        Returns:
+            [B, D], or [M, D] with a reading.
         """
         ...

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from capsules.backbones.base import Backbone
-from capsules.core import TokenBatch
+from capsules.core import Reading, TokenBatch
 from capsules.injection import Prompts
 from capsules.model import InjectedBackbone
 
@@ -25,10 +25,10 @@ class TorchExecutor:
         return self.model.backbone.device
 
     @torch.inference_mode()
-    def features(self, tokens: TokenBatch, prompts: Prompts) -> Tensor:
+    def features(
+        self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None
+    ) -> Tensor:
         """See :class:`capsules.executors.base.Executor`."""
-        moved = TokenBatch(
-            input_ids=tokens.input_ids.to(self.device, non_blocking=True),
-            attention_mask=tokens.attention_mask.to(self.device, non_blocking=True),
+        return self.model.features(
+            tokens.to(self.device), prompts, None if reading is None else reading.to(self.device)
         )
-        return self.model.features(moved, prompts)

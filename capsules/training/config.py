@@ -1,17 +1,27 @@
 """What a training run is asked to do."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from capsules.artefact.manifest import TaskName
+from capsules.artefact.manifest import Label, NamedOrNumbered, TaskName
 from capsules.backbones.base import Family
+from capsules.layers import NamedLayers
 
 # Found once per family and used for every task; see docs/decisions/0007-learning-rate.md.
-DEFAULT_LEARNING_RATE: dict[Family, float] = {"encoder-only": 0.02}
+DEFAULT_LEARNING_RATE: dict[Family, float] = {
+    "encoder-only": 0.02,
+    "decoder-only": 0.02,
+    "encoder-decoder": 0.02,
+}
 # A head reads hundreds of features at once, so a step of the same size moves its scores far more
 # than a capsule's vectors move the layers.
 HEAD_RATE = 0.2
+
+
+VariantName = Literal[
+    "addition", "prepending", "extraction", "projection", "task-only", "instance-only"
+]
 
 
 class TrainingConfig(BaseModel):
@@ -23,6 +33,8 @@ class TrainingConfig(BaseModel):
         template: turns named inputs into the text.
         variant: how capsule tokens are formed; None trains a linear head alone, the baseline.
         length: capsule tokens per layer.
+        layers: which layers are injected; numbers count from 1.
+        verbalizers: label to word, for backbones that answer in words; None takes the labels.
         epochs: at most this many; the learning rate falls linearly to zero over them.
         patience: stop after this many epochs without a better validation accuracy.
         batch_size: rows a step.
@@ -37,8 +49,10 @@ class TrainingConfig(BaseModel):
     task: TaskName
     description: str = ""
     template: str = "{text}"
-    variant: Literal["addition"] | None = "addition"
+    variant: VariantName | None = "addition"
     length: int = Field(default=1, ge=1, le=512)
+    layers: Annotated[NamedLayers | tuple[int, ...], NamedOrNumbered] = "all"
+    verbalizers: dict[str, Label] | None = None
     epochs: int = Field(default=50, ge=1, le=1000)
     patience: int = Field(default=5, ge=1)
     batch_size: int = Field(default=32, ge=1, le=4096)

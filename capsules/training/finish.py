@@ -18,7 +18,9 @@ from capsules.core import Example
 from capsules.data.base import Dataset
 from capsules.errors import OptionError
 from capsules.evaluation.runner import predict
+from capsules.executors.torch import TorchExecutor
 from capsules.training.run import Run
+from capsules.training.trainable import Trainable
 
 LIBRARIES = ("capsule-server", "torch", "transformers", "tokenizers", "safetensors")
 # Digits kept of golden probabilities: a hundredth of what the replay tolerates is plenty.
@@ -38,6 +40,8 @@ def finish(run: Run, *, test_rows: int = 0, metrics: Mapping[str, float] | None 
     """
     if run.config.variant is None:
         raise OptionError("A linear head alone is not a capsule.", field="variant")
+    assert isinstance(run.learner, Trainable), "only capsules are finished"
+    layers = run.config.layers
     best = run.reports[run.best_epoch - 1]
     record = TrainingRecord(
         data_digest=run.train.digest,
@@ -61,7 +65,9 @@ def finish(run: Run, *, test_rows: int = 0, metrics: Mapping[str, float] | None 
         backbone=reference(run.loaded.info),
         variant=run.config.variant,
         length=run.config.length,
+        layers=layers if isinstance(layers, str) else list(layers),
         labels=list(run.labels),
+        verbalizers=run.learner.words,
         template=run.config.template,
         max_length=run.config.max_length,
         training=record,
@@ -74,9 +80,10 @@ def finish(run: Run, *, test_rows: int = 0, metrics: Mapping[str, float] | None 
 
 def record_golden(run: Run, capsule: Capsule) -> list[Golden]:
     """Answers to a few validation rows, each alone in its batch, as the replay sends them."""
+    executor = TorchExecutor(run.loaded.backbone)
     recorded = []
     for example in pick_golden(run.validation):
-        answer = predict(run.loaded, run.executor, capsule, [example.inputs])[0]
+        answer = predict(run.loaded, executor, capsule, [example.inputs])[0]
         recorded.append(
             Golden(
                 inputs=dict(example.inputs),

@@ -13,17 +13,18 @@ from torch.nn import functional
 from transformers.optimization import Adafactor, get_linear_schedule_with_warmup
 
 from capsules.backbones.base import LoadedBackbone
-from capsules.core import Encoding, TokenBatch
+from capsules.core import Encoding
 from capsules.data.base import Dataset
 from capsules.errors import DataError, DataFault, OptionError, TrainingError, TrainingFault
-from capsules.evaluation.runner import features
-from capsules.executors.torch import TorchExecutor
+from capsules.evaluation.runner import in_batches
 from capsules.model import pad
 from capsules.template import Template
 from capsules.training import checkpoint
 from capsules.training.batches import length_bucketed
 from capsules.training.config import DEFAULT_LEARNING_RATE, HEAD_RATE, TrainingConfig
 from capsules.training.events import EpochReport, Silent, Watcher
+from capsules.training.learner import Learner
+from capsules.training.memory import is_out_of_memory, largest_that_fits
 from capsules.training.trainable import Trainable
 from capsules.variants.registry import variant
 
@@ -47,6 +48,7 @@ class Run:
         train: Dataset,
         validation: Dataset,
         *,
+        learner: Learner | None = None,
         checkpoint_path: Path | None = None,
         watcher: Watcher | None = None,
     ) -> None:
@@ -57,6 +59,8 @@ class Run:
             config: the options.
             train: rows to learn from; its labels, in order, are the head's.
             validation: rows to choose the best epoch by.
+            learner: what to train; None trains the capsule or linear head that the options ask
+                for.
             checkpoint_path: where to keep the state between epochs; None keeps none.
             watcher: follows the run.
 
@@ -67,7 +71,7 @@ class Run:
             TrainingError: the checkpoint is another run's.
         """
         train.require_classes()
-        check_options(loaded, config)
+        check_options(loaded, config, learner)
         self.loaded = loaded
         self.config = config
         self.train = train
@@ -76,10 +80,7 @@ class Run:
         self.watcher = watcher or Silent()
         self.path = checkpoint_path
         self.device = loaded.backbone.device
-        form = None if config.variant is None else variant(config.variant)
-        self.trainable = Trainable(
-            loaded.info, form, length=config.length, labels=len(train.labels), seed=config.seed
-        ).to(self.device)
+        self.learner = learner or Trainable(loaded, config, train.labels)
         self.train_rows = self.encode(train)
         self.train_targets = targets(train, train.labels)
         self.validation_rows = self.encode(validation)
@@ -87,10 +88,7 @@ class Run:
         self.learning_rate = config.learning_rate or DEFAULT_LEARNING_RATE[loaded.info.family]
         # The resolved rate counts, so that a new default does not go on from an old checkpoint.
         resolved = config.model_copy(update={"learning_rate": self.learning_rate})
-        self.identity = identity(loaded, resolved, train, validation)
-        self.executor = TorchExecutor(loaded.backbone)
-        # The same model, so that the layers carry one set of hooks.
-        self.model = self.executor.model
+        self.identity = identity(loaded, resolved, self.learner, train, validation)
         self.optimizer = Adafactor(
             self.parameter_groups(),
             lr=self.learning_rate,
@@ -101,11 +99,12 @@ class Run:
         steps = len(self.batches(1))
         self.schedule = get_linear_schedule_with_warmup(self.optimizer, 0, steps * config.epochs)
         self.reports: list[EpochReport] = []
-        self.best = self.trainable.snapshot()
+        self.best = self.learner.snapshot()
         self.seconds = 0.0
-        # Without a capsule the features never change, so they are computed once.
-        self.bare_train = self.features(self.train_rows) if form is None else None
-        self.bare_validation = self.features(self.validation_rows) if form is None else None
+        # Where nothing before the head is learned, features never change.
+        fixed = self.learner.fixed_features
+        self.fixed_train = self.features(self.train_rows) if fixed else None
+        self.fixed_validation = self.features(self.validation_rows) if fixed else None
         self.resume()
 
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -114,7 +113,7 @@ class Run:
         for rate, is_head in ((1.0, False), (HEAD_RATE, True)):
             chosen = [
                 parameter
-                for name, parameter in self.trainable.named().items()
+                for name, parameter in self.learner.named().items()
                 if name.startswith("head.") == is_head
             ]
             if chosen:
@@ -136,7 +135,7 @@ class Run:
         """Tokenise rows, leaving room for the capsule."""
         template = Template(self.config.template)
         texts = [template.render(example.inputs) for example in dataset]
-        return self.loaded.tokeniser.encode(texts, self.config.max_length - self.trainable.slots)
+        return self.loaded.tokeniser.encode(texts, self.config.max_length - self.learner.slots)
 
     def batches(self, epoch: int) -> list[list[int]]:
         """The rows of each step of an epoch."""
@@ -150,7 +149,7 @@ class Run:
         found = checkpoint.load(self.path, self.identity)
         if found is None:
             return
-        self.trainable.load(found.tensors)
+        self.learner.load(found.tensors)
         self.optimizer.load_state_dict(dict(found.optimizer))
         self.schedule.load_state_dict(dict(found.schedule))
         self.best = dict(found.best)
@@ -189,7 +188,7 @@ class Run:
             seconds=seconds,
         )
         if best:
-            self.best = self.trainable.snapshot()
+            self.best = self.learner.snapshot()
         self.reports.append(report)
         self.seconds += seconds
         self.save()
@@ -210,7 +209,7 @@ class Run:
         state = checkpoint.Checkpoint(
             identity=self.identity,
             epoch=len(self.reports),
-            tensors=self.trainable.snapshot(),
+            tensors=self.learner.snapshot(),
             optimizer=self.optimizer.state_dict(),
             schedule=self.schedule.state_dict(),
             best=self.best,
@@ -224,13 +223,9 @@ class Run:
         batches = self.batches(number)
         total = 0.0
         for step, rows in enumerate(batches, start=1):
-            loss = functional.cross_entropy(
-                self.logits(rows), self.train_targets[rows].to(self.device)
-            )
-            value = loss.item()
+            value = self.step(rows)
             if not math.isfinite(value):
                 raise self.diverged(value, f"at step {step} of epoch {number}")
-            loss.backward()
             self.optimizer.step()
             self.schedule.step()
             self.optimizer.zero_grad()
@@ -238,38 +233,86 @@ class Run:
             self.watcher.step(number, step, len(batches), value)
         return total / len(self.train_rows)
 
+    def step(self, rows: Sequence[int]) -> float:
+        """The mean loss of training rows, whose gradients are added to the learned tensors'.
+
+        Raises:
+            TrainingError: there is not enough memory for so many rows.
+        """
+        try:
+            loss = functional.cross_entropy(
+                self.logits(rows), self.train_targets[rows].to(self.device)
+            )
+            loss.backward()
+            return loss.item()
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        # Only here is the failed step's memory free again.
+        raise self.too_large(len(rows))
+
+    def too_large(self, rows: int) -> TrainingError:
+        """The error for a batch that does not fit into memory, with the size that would."""
+        longest = sorted(
+            range(len(self.train_rows)), key=lambda row: -len(self.train_rows[row].input_ids)
+        )
+        fitting = largest_that_fits(lambda size: self.logits(longest[:size]).sum().backward(), rows)
+        self.optimizer.zero_grad()
+        remedy = (
+            f"batch_size {fitting} would fit"
+            if fitting
+            else "not even one would fit, so lower max_length"
+        )
+        return TrainingError(
+            f"There is not enough memory for a batch of {rows} rows; {remedy}.{self.afresh()}",
+            code=TrainingFault.OUT_OF_MEMORY,
+            field="batch_size" if fitting else "max_length",
+        )
+
     def diverged(self, loss: float, where: str) -> TrainingError:
         """The error for a loss that is no longer a number."""
         return TrainingError(
-            f"The loss is {loss} {where}; lower the learning rate ({self.learning_rate}). The best "
-            "epoch so far is kept.",
+            f"The loss is {loss} {where}; lower the learning rate ({self.learning_rate})."
+            f"{self.afresh()}",
             code=TrainingFault.DIVERGED,
             field="learning_rate",
         )
 
+    def afresh(self) -> str:
+        """What has to go, as a sentence, before a run with other options."""
+        if self.path is None or not self.reports:
+            return ""
+        return f" Delete the checkpoint {self.path} first, since it belongs to a run with these."
+
     def logits(self, rows: Sequence[int]) -> Tensor:
         """[B, L] scores of training rows, under autograd."""
-        if self.bare_train is not None:
-            return self.trainable.logits(self.bare_train[rows])
+        if self.fixed_train is not None:
+            return self.learner.score(self.fixed_train[rows])
         tokens = pad([self.train_rows[row] for row in rows], self.loaded.tokeniser.pad_id)
-        moved = TokenBatch(tokens.input_ids.to(self.device), tokens.attention_mask.to(self.device))
-        scores: Tensor = self.trainable(self.model, moved)
+        scores: Tensor = self.learner(tokens.to(self.device))
         return scores
 
     def features(self, rows: Sequence[Encoding]) -> Tensor:
-        """[n, D] what the head reads for `rows` with the present tensors, without autograd."""
+        """What the learner scores, row by row, without autograd."""
         with torch.no_grad():
-            pad_id = self.loaded.tokeniser.pad_id
-            found = features(self.executor, rows, self.trainable.prompts, pad_id=pad_id)
-        return found.to(self.device)
+            return in_batches(
+                rows, self.learner.features, pad_id=self.loaded.tokeniser.pad_id, device=self.device
+            )
+
+    def scores(self, rows: Sequence[Encoding]) -> Tensor:
+        """[n, L] scores of any rows, without autograd."""
+        with torch.no_grad():
+            return in_batches(
+                rows, self.learner, pad_id=self.loaded.tokeniser.pad_id, device=self.device
+            )
 
     def validate(self) -> tuple[float, float]:
         """Accuracy and mean cross-entropy on the validation rows."""
         with torch.no_grad():
-            found = self.bare_validation
-            if found is None:
-                found = self.features(self.validation_rows)
-            logits = self.trainable.logits(found)
+            if self.fixed_validation is not None:
+                logits = self.learner.score(self.fixed_validation)
+            else:
+                logits = self.scores(self.validation_rows)
             expected = self.validation_targets.to(self.device)
             loss = functional.cross_entropy(logits, expected)
             right = (logits.argmax(dim=1) == expected).float().mean()
@@ -277,11 +320,10 @@ class Run:
 
     def predict(self, dataset: Dataset) -> list[str]:
         """The labels that the best epoch's tensors give to rows."""
-        present = self.trainable.snapshot()
-        self.trainable.load(self.best)
-        with torch.no_grad():
-            winners = self.trainable.logits(self.features(self.encode(dataset))).argmax(dim=1)
-        self.trainable.load(present)
+        present = self.learner.snapshot()
+        self.learner.load(self.best)
+        winners = self.scores(self.encode(dataset)).argmax(dim=1)
+        self.learner.load(present)
         return [self.labels[winner] for winner in winners.tolist()]
 
 
@@ -303,7 +345,7 @@ def targets(dataset: Dataset, labels: Sequence[str]) -> Tensor:
     return torch.tensor([positions[example.label] for example in dataset])
 
 
-def check_options(loaded: LoadedBackbone, config: TrainingConfig) -> None:
+def check_options(loaded: LoadedBackbone, config: TrainingConfig, learner: Learner | None) -> None:
     """Refuse options that this backbone cannot be trained with.
 
     Raises:
@@ -311,7 +353,10 @@ def check_options(loaded: LoadedBackbone, config: TrainingConfig) -> None:
     """
     if loaded.backbone.dtype != torch.float32:
         raise OptionError("Capsules are trained in float32; load the backbone so.", field="dtype")
-    slots = 0 if config.variant is None else variant(config.variant).slots(config.length)
+    if learner is not None:
+        slots = learner.slots
+    else:
+        slots = 0 if config.variant is None else variant(config.variant).slots(config.length)
     longest = loaded.info.max_tokens + slots
     if config.max_length > longest:
         raise OptionError(
@@ -328,12 +373,17 @@ def check_options(loaded: LoadedBackbone, config: TrainingConfig) -> None:
 
 
 def identity(
-    loaded: LoadedBackbone, config: TrainingConfig, train: Dataset, validation: Dataset
+    loaded: LoadedBackbone,
+    config: TrainingConfig,
+    learner: Learner,
+    train: Dataset,
+    validation: Dataset,
 ) -> str:
     """Digest of what decides a run's outcome."""
     parts = (
         loaded.info.fingerprint,
         config.model_dump_json(),
+        learner.identity,
         train.digest,
         validation.digest,
         "\0".join(train.labels),

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from capsules.core import Geometry
-from capsules.functional import masked_mean
+from capsules.variants.base import start_vectors
+from capsules.variants.pool import Pool
 
 
 class Addition:
@@ -28,10 +29,9 @@ class Addition:
     def initial(
         self, geometry: Geometry, injections: int, length: int, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Normal with deviation 0.02, the usual start of a soft prompt."""
-        shape = self.shapes(geometry, injections, length)["capsule"]
-        return {"capsule": torch.randn(shape, generator=generator) * 0.02}
+        """Vectors near zero, so that training starts at the mean."""
+        return {"capsule": start_vectors(geometry, injections, length, generator)}
 
-    def prompt(self, tensors: Mapping[str, Tensor], hidden: Tensor, weights: Tensor) -> Tensor:
-        """Add the mean of the layer's input to each learned vector, giving [B, length, D]."""
-        return tensors["capsule"] + masked_mean(hidden, weights).unsqueeze(1)
+    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
+        """Add the mean of the layer's input to each learned vector, giving [b, length, D]."""
+        return tensors["capsule"] + pool.mean.unsqueeze(1)

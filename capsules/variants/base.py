@@ -7,13 +7,17 @@ import torch
 from torch import Tensor
 
 from capsules.core import Geometry
+from capsules.variants.pool import Pool
+
+# Deviation of the normal distribution that learned vectors start from, as soft prompts usually do.
+START_DEVIATION = 0.02
 
 
 class Variant(Protocol):
     """One way of forming the capsule tokens of a layer from its input and the learned tensors.
 
     A variant is stateless: its learned tensors are passed in, so rows of many tasks share one
-    call. The tensors' leading axis in a capsule file is the injection (one a layer).
+    call. The tensors' leading axis in a capsule file is the injection (one a layer injected).
     """
 
     name: ClassVar[str]
@@ -34,15 +38,23 @@ class Variant(Protocol):
         """Start values for training, float32, shaped as :meth:`shapes` says."""
         ...
 
-    def prompt(self, tensors: Mapping[str, Tensor], hidden: Tensor, weights: Tensor) -> Tensor:
+    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
         """The capsule tokens that enter one layer.
 
         Args:
-            tensors: the learned tensors of this layer, one per row, each [B, ...].
-            hidden: [B, S, D] the layer's input before injection.
-            weights: [B, S] that average the positions the method averages at this layer.
+            tensors: the learned tensors of this layer, one per row, each [b, ...].
+            pool: means of these rows' input of the layer, before injection.
+            length: of the capsule.
 
         Returns:
-            [B, slots, D] in the accumulation dtype.
+            [b, slots, D].
         """
         ...
+
+
+def start_vectors(
+    geometry: Geometry, injections: int, length: int, generator: torch.Generator
+) -> Tensor:
+    """Where the learned vectors start, [injections, length, D]: normal, :data:`START_DEVIATION`."""
+    shape = (injections, length, geometry.hidden_size)
+    return torch.randn(shape, generator=generator) * START_DEVIATION

@@ -7,6 +7,11 @@ from capsules.variants.base import Variant
 
 VARIANTS = {
     "addition": "capsules.variants.addition:Addition",
+    "prepending": "capsules.variants.prepending:Prepending",
+    "extraction": "capsules.variants.extraction:Extraction",
+    "projection": "capsules.variants.projection:Projection",
+    "task-only": "capsules.variants.task_only:TaskOnly",
+    "instance-only": "capsules.variants.instance_only:InstanceOnly",
 }
 
 

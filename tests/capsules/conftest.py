@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from capsules.backbones.base import BackboneInfo, LoadedBackbone
-from tests.support.backbones import tiny_bert
+from tests.support.backbones import tiny_bert, tiny_family
 from tests.support.families import FAMILIES, Subject
 
 
@@ -25,6 +25,18 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny(tiny_folder: Path) -> LoadedBackbone:
     """A random BERT with its tokeniser, float32."""
     return tiny_bert(tiny_folder)
+
+
+@pytest.fixture(scope="session")
+def tiny_t5(tmp_path_factory: pytest.TempPathFactory) -> LoadedBackbone:
+    """A random T5 with its tokeniser, float32: it answers in words."""
+    return tiny_family(tmp_path_factory.mktemp("tiny-t5"), "t5")
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> LoadedBackbone:
+    """A random Llama with its tokeniser, float32: its heads have no bias."""
+    return tiny_family(tmp_path_factory.mktemp("tiny-llama"), "llama")
 
 
 @pytest.fixture(scope="session")

@@ -1,101 +1,108 @@
-"""The families of the seam against transformers' own models, whose modules are left as they are."""
+"""The adapters on transformers' own models, whose modules are left as they are, in float32."""
+
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from capsules.backbones.base import Backbone
-from capsules.core import Encoding
+from capsules.backbones.registry import backbone_class
+from capsules.backbones.source import BackboneSource
+from capsules.backbones.t5 import T5 as Adapter
+from capsules.core import Encoding, TokenBatch
 from capsules.injection import Prompts
 from capsules.model import InjectedBackbone, pad
 from tests.reference import capsule as reference
-from tests.reference.llama import Llama as LlamaReference
-from tests.support.batches import addition_prompts, token_batch
-from tests.support.families import Subject, bert, roberta, t5_reference, weights_of
-from tests.support.llama import tiny_llama
-from tests.support.t5 import tiny_t5
+from tests.reference.t5 import T5
+from tests.support.batches import drawn_capsule, row_prompts, token_batch
+from tests.support.families import Subject, subject_of
+from tests.support.models import MODELS, mt5, t5_gated
 
 TEXTS = ([7, 12, 9, 31, 8, 22, 6], [5, 9, 44], [17, 17])
+MODELS_AS_SHIPPED = MODELS | {"mt5": mt5}
+
+padded = pytest.mark.parametrize("left", [False, True], ids=["right-padded", "left-padded"])
 
 
-def features(backbone: Backbone, pad_id: int, prompts: Prompts, left: bool = False) -> Tensor:
+@pytest.fixture(scope="module", params=MODELS_AS_SHIPPED)
+def shipped(request: pytest.FixtureRequest) -> Subject:
+    return subject_of(MODELS_AS_SHIPPED[request.param](exact=False))
+
+
+def features(subject: Subject, tokens: TokenBatch, prompts: Prompts) -> Tensor:
     with torch.no_grad():
-        return InjectedBackbone(backbone).features(token_batch(TEXTS, pad_id, left=left), prompts)
+        return InjectedBackbone(subject.backbone).features(tokens, prompts)
 
 
-def capsules(dtype: torch.dtype) -> list[Tensor | None]:
-    generator = torch.Generator().manual_seed(0)
-    return [torch.randn(3, length, 16, generator=generator).to(dtype) for length in (1, 3, 2)]
-
-
-@pytest.mark.parametrize("build", [bert, roberta])
-def test_a_bare_encoder_is_the_mean_of_transformers_own_output(build) -> None:
-    subject: Subject = build()
-    tokens = token_batch(TEXTS, subject.pad_id)
-    with torch.no_grad():
-        output = subject.backbone.model(
-            input_ids=tokens.input_ids, attention_mask=tokens.attention_mask.long()
-        ).last_hidden_state
-    got = features(subject.backbone, subject.pad_id, Prompts())
+@padded
+def test_without_capsules_features_are_read_from_transformers_own_output(
+    shipped: Subject, left: bool
+) -> None:
+    model = shipped.backbone.model
+    got = features(shipped, token_batch(TEXTS, shipped.pad_id, left=left), Prompts())
     for row, ids in enumerate(TEXTS):
-        expected = output[row, : len(ids)].mean(dim=0)
-        torch.testing.assert_close(got[row], expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("left", [False, True], ids=["right-padded", "left-padded"])
-def test_a_bare_llama_is_transformers_own_last_state(left: bool) -> None:
-    backbone = tiny_llama()
-    got = features(backbone, 0, Prompts(), left=left)
-    for row, ids in enumerate(TEXTS):
+        given = {"input_ids": torch.tensor([ids])}
+        if isinstance(shipped.backbone, Adapter):
+            given["decoder_input_ids"] = torch.tensor([[model.config.decoder_start_token_id]])
         with torch.no_grad():
-            output = backbone.model(input_ids=torch.tensor([ids]), use_cache=False)
-        torch.testing.assert_close(got[row], output.last_hidden_state[0, -1], rtol=0, atol=1e-5)
+            output = model(**given)
+        if isinstance(shipped.backbone, Adapter):
+            # Label words are scored by their rows of the output matrix.
+            words = [5, 17, 40]
+            scores = got[row] @ shipped.backbone.word_rows(words).T
+            torch.testing.assert_close(scores, output.logits[0, 0, words], rtol=0, atol=2e-5)
+            continue
+        states = output.last_hidden_state[0]
+        read = states[-1] if shipped.backbone.family == "decoder-only" else states.mean(dim=0)
+        torch.testing.assert_close(got[row], read, rtol=0, atol=2e-5)
 
 
-def test_a_bare_t5_scores_label_words_as_transformers_own_first_step_does() -> None:
-    backbone = tiny_t5()
-    words = [5, 17, 40]
-    rows = backbone.model.lm_head.weight[words]
-    got = features(backbone, 0, Prompts()) @ rows.T
-    start = torch.tensor([[backbone.model.config.decoder_start_token_id]])
-    for row, ids in enumerate(TEXTS):
-        with torch.no_grad():
-            output = backbone.model(
-                input_ids=torch.tensor([ids]), decoder_input_ids=start, use_cache=False
-            )
-        torch.testing.assert_close(got[row], output.logits[0, 0, words], rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("left", [False, True], ids=["right-padded", "left-padded"])
-def test_llama_as_transformers_ships_it_agrees_with_the_reference(left: bool) -> None:
-    backbone = tiny_llama()
-    config = backbone.model.config
-    model = LlamaReference(
-        weights_of(backbone.model),
-        num_layers=config.num_hidden_layers,
-        heads=config.num_attention_heads,
-        key_heads=config.num_key_value_heads,
-        epsilon=config.rms_norm_eps,
-        base=config.rope_parameters["rope_theta"],
+@padded
+def test_with_capsules_features_are_those_of_the_reference(shipped: Subject, left: bool) -> None:
+    every = tuple(range(shipped.num_layers))
+    capsules = [
+        drawn_capsule("addition", length, every, shipped.width, length) for length in (1, 3, 2)
+    ]
+    got = features(
+        shipped,
+        token_batch(TEXTS, shipped.pad_id, left=left),
+        row_prompts(capsules, dtype=torch.float32),
     )
-    learned = capsules(torch.float32)
-    got = features(backbone, 0, addition_prompts(learned), left=left)
-    check(got, model, learned)
-
-
-def test_t5_as_transformers_ships_it_agrees_with_the_reference() -> None:
-    backbone = tiny_t5()
-    model = t5_reference(backbone.model)
-    learned = capsules(torch.float32)
-    check(features(backbone, 0, addition_prompts(learned)), model, learned)
-
-
-def check(got: Tensor, model: reference.Transformer, learned: list[Tensor | None]) -> None:
-    for row, (ids, p) in enumerate(zip(TEXTS, learned, strict=True)):
-        assert p is not None
-        expected = reference.features(model, ids, p.double().numpy())
+    for row, (ids, capsule) in enumerate(zip(TEXTS, capsules, strict=True)):
+        expected = reference.features(shipped.reference, ids, capsule)
+        assert got.dtype == torch.float32
         assert np.abs(got[row].numpy() - expected).max() < 1e-4
+
+
+def test_weights_are_frozen(shipped: Subject) -> None:
+    model = shipped.backbone.model
+    assert not model.training
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("tied", [False, None], ids=["as on the hub", "as saved again"])
+def test_an_output_matrix_of_its_own_is_kept(tmp_path: Path, tied: bool | None) -> None:
+    """Transformers ties T5's matrices whatever the configuration says, unless both are there."""
+    tiny = t5_gated(exact=False)
+    tiny.model.save_pretrained(tmp_path)
+    if tied is not None:
+        path = tmp_path / "config.json"
+        config = json.loads(path.read_text())
+        del config["scale_decoder_outputs"]
+        path.write_text(json.dumps(config | {"tie_word_embeddings": tied}))
+    model = Adapter.load_model(BackboneSource("tiny", tmp_path), torch.float32)
+    subject = Subject(
+        backbone_class("t5")(model), tiny.reference, tiny.pad_id, tiny.width, tiny.num_layers
+    )
+    assert isinstance(subject.backbone, Adapter)
+    assert isinstance(tiny.reference, T5)
+    got = features(subject, token_batch(TEXTS, tiny.pad_id), Prompts())
+    scores = got @ subject.backbone.word_rows(range(50)).T
+    for row, ids in enumerate(TEXTS):
+        last = reference.states(tiny.reference, ids, None)[-1]
+        assert np.abs(scores[row].numpy() - tiny.reference.logits(last, [])).max() < 1e-4
 
 
 def test_rows_are_padded_on_the_right() -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from capsules.errors import ArtefactError, ArtefactFault, InputError, InputFault
-from capsules.template import MAX_TEMPLATE_CHARACTERS, Template
+from capsules.template import MAX_TEMPLATE_CHARACTERS, MAX_USES, Template
 
 PAIR = Template("premise: {premise} hypothesis: {hypothesis}")
 
@@ -55,15 +55,20 @@ def test_any_literal_and_any_input_are_kept(literal: str, value: str) -> None:
         ("{0}", "{0}"),
         ("{text.upper}", "{text.upper}"),
         ("{text[0]}", "{text[0]}"),
-        ("{text!r}", "{text}"),
-        ("{text:>9}", "{text}"),
-        ("{text:{width}}", "{text}"),
+        ("{text!r}", "{text!r}"),
+        ("{text!s}", "{text!s}"),
+        ("{text:>9}", "{text:>9}"),
+        ("{text:}", "the field {text:},"),
+        ("{{ {text} {other:}", "the field {other:},"),
+        ("{text:{width}}", "{text:{width}"),
         ("{a b}", "{a b}"),
         ("{ text }", "{ text }"),
         ("{text", "not a valid format string"),
         ("text}", "not a valid format string"),
         ("{text!}", "not a valid format string"),
         ("{text}" + "x" * MAX_TEMPLATE_CHARACTERS, "longer than 4096"),
+        ("{text}" * (MAX_USES + 1), "the field {text} 9 times, and may have it 8"),
+        ("{other}" + "{text} " * 500, "the field {text} 500 times"),
     ],
 )
 def test_a_template_of_anything_but_plain_fields_is_refused(source: str, says: str) -> None:
@@ -72,6 +77,40 @@ def test_a_template_of_anything_but_plain_fields_is_refused(source: str, says: s
     assert (refused.value.code, refused.value.field) == (ArtefactFault.INVALID_TEMPLATE, "template")
     assert says in refused.value.message
     assert "named fields" in refused.value.message
+
+
+def test_a_field_may_come_a_few_times_and_fields_may_be_many() -> None:
+    assert Template("{text}" * MAX_USES).render({"text": "ab"}) == "ab" * MAX_USES
+    columns = {f"column_{number}": str(number) for number in range(200)}
+    template = Template("".join(f"{{{name}}}" for name in columns))
+    assert template.render(columns) == "".join(map(str, range(200)))
+
+
+@pytest.mark.parametrize(
+    ("source", "inputs", "length"),
+    [
+        ("{text}", {"text": "abc"}, 3),
+        ("{a} {a}{{b}}{b}", {"a": "xy", "b": "é" * 1000}, 1008),
+        ("<{a}>", {}, 2),
+        ("<{a}>", {"a": "x", "other": "y" * 99}, 3),
+    ],
+)
+def test_the_length_is_told_without_the_text(
+    source: str, inputs: dict[str, str], length: int
+) -> None:
+    assert Template(source).length(inputs) == length
+
+
+@given(st.text(st.sampled_from("{}ab é"), max_size=20), st.text(), st.text())
+def test_the_length_is_that_of_the_text(source: str, one: str, other: str) -> None:
+    template = Template(source)
+    try:
+        template.check()
+    except ArtefactError:
+        return
+    inputs = dict(zip(template.fields, [one + "x", other, "ccc", ""], strict=False))
+    inputs = {name: inputs.get(name, "more") for name in template.fields}
+    assert template.length(inputs) == len(template.render(inputs))
 
 
 @given(st.text(st.sampled_from("{}[].!:0a \n\u00b2"), max_size=12))

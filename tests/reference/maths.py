@@ -6,7 +6,7 @@ exact for steps as small as that one takes.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,27 +21,29 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     return product if bias is None else product + bias
 
 
-def softmax(scores: Array) -> Array:
-    """Of one vector of scores."""
-    grown = np.exp(scores - scores.real.max())
-    result: Array = grown / grown.sum()
+def softmax(scores: Array, allowed: Array | None = None) -> Array:
+    """Of each vector of scores along the last axis, over the `allowed` ones (default all)."""
+    seen = np.ones(scores.shape, dtype=bool) if allowed is None else allowed
+    highest = np.where(seen, scores.real, -np.inf).max(axis=-1, keepdims=True)
+    grown = np.where(seen, np.exp(np.where(seen, scores, highest) - highest), 0)
+    result: Array = grown / grown.sum(axis=-1, keepdims=True)
     return result
 
 
 def layer_norm(x: Array, weight: Array, bias: Array, epsilon: float) -> Array:
     """Each position to mean 0 and variance 1, then scaled and shifted."""
-    rows = []
-    for row in x:
-        centred = row - row.sum() / len(row)
-        variance = (centred * centred).sum() / len(row)
-        rows.append(centred / np.sqrt(variance + epsilon) * weight + bias)
-    return np.stack(rows)
+    width = x.shape[-1]
+    centred = x - x.sum(axis=-1, keepdims=True) / width
+    variance = (centred * centred).sum(axis=-1, keepdims=True) / width
+    result: Array = centred / np.sqrt(variance + epsilon) * weight + bias
+    return result
 
 
 def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
     """Each position to root mean square 1, then scaled."""
-    rows = [row / np.sqrt((row * row).sum() / len(row) + epsilon) * weight for row in x]
-    return np.stack(rows)
+    square = (x * x).sum(axis=-1, keepdims=True) / x.shape[-1]
+    result: Array = x / np.sqrt(square + epsilon) * weight
+    return result
 
 
 def relu(x: Array) -> Array:
@@ -65,6 +67,38 @@ def gelu(x: Array) -> Array:
     return result
 
 
+def gelu_tanh(x: Array) -> Array:
+    """``x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2``."""
+    result: Array = x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))) / 2
+    return result
+
+
+def causal(length: int, window: int | None = None) -> Array:
+    """[query, key] bool: a query sees the `window` positions that end with its own, or all of them."""
+    reach = length if window is None else window
+    seen = [[0 <= query - key < reach for key in range(length)] for query in range(length)]
+    return np.array(seen)
+
+
+def rotate(x: Array, heads: int, frequencies: Sequence[float]) -> Array:
+    """Turn each pair (j, j + width / 2) of a head by ``position * frequencies[j]``.
+
+    Args:
+        x: [positions, heads * width], the first at position 0.
+        heads: how many.
+        frequencies: width / 2 angles a position.
+    """
+    width = x.shape[1] // heads
+    half = width // 2
+    angles = np.outer(np.arange(len(x)), frequencies)
+    out = np.zeros_like(x)
+    for start in range(0, x.shape[1], width):
+        one, other = slice(start, start + half), slice(start + half, start + width)
+        out[:, one] = x[:, one] * np.cos(angles) - x[:, other] * np.sin(angles)
+        out[:, other] = x[:, other] * np.cos(angles) + x[:, one] * np.sin(angles)
+    return out
+
+
 def attention(
     queries: Array,
     keys: Array,
@@ -73,10 +107,10 @@ def attention(
     heads: int,
     key_heads: int | None = None,
     scale: float,
-    bias: Callable[[int, int, int], float] = lambda head, query, key: 0.0,
-    causal: bool = False,
+    bias: Array | None = None,
+    allowed: Array | None = None,
 ) -> Array:
-    """Softmax attention, a head and a query at a time.
+    """Softmax attention, a head at a time.
 
     Args:
         queries: [Q, heads * width].
@@ -85,8 +119,8 @@ def attention(
         heads: of the queries.
         key_heads: of the keys, each shared by neighbouring query heads; default as many.
         scale: of the dot products.
-        bias: added to the score of (head, query position, key position).
-        causal: whether a query sees no key after its own position.
+        bias: [heads, Q, K] added to the scores.
+        allowed: [Q, K] bool, which keys a query sees; default all.
 
     Returns:
         [Q, heads * width].
@@ -97,9 +131,8 @@ def attention(
     for head in range(heads):
         mine = slice(head * width, (head + 1) * width)
         theirs = slice(head // shared * width, (head // shared + 1) * width)
-        for query in range(len(queries)):
-            seen = query + 1 if causal else len(keys)
-            biases = np.array([bias(head, query, key) for key in range(seen)])
-            scores = keys[:seen, theirs] @ queries[query, mine] * scale + biases
-            out[query, mine] = softmax(scores) @ values[:seen, theirs]
+        scores = queries[:, mine] @ keys[:, theirs].T * scale
+        if bias is not None:
+            scores = scores + bias[head]
+        out[:, mine] = softmax(scores, allowed) @ values[:, theirs]
     return out

@@ -8,7 +8,15 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.processors import TemplateProcessing
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    BertConfig,
+    BertModel,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+)
 
 from capsules.backbones.base import LoadedBackbone
 from capsules.backbones.load import load
@@ -60,6 +68,75 @@ def save_tiny_bert(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def tiny_configuration(model_type: str, vocabulary: int) -> PreTrainedConfig:
+    """The smallest configuration of a family in which nothing is left out.
+
+    Args:
+        model_type: as transformers names it.
+        vocabulary: how many tokens there are.
+    """
+    if model_type in ("t5", "mt5"):
+        return AutoConfig.for_model(
+            model_type,
+            vocab_size=vocabulary,
+            d_model=32,
+            d_kv=8,
+            d_ff=48,
+            num_layers=4,
+            num_decoder_layers=2,
+            num_heads=4,
+            decoder_start_token_id=0,
+            pad_token_id=0,
+            eos_token_id=3,
+        )
+    if model_type == "deberta-v2":
+        return AutoConfig.for_model(
+            model_type,
+            vocab_size=vocabulary,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            max_position_embeddings=64,
+            relative_attention=True,
+            position_buckets=8,
+            norm_rel_ebd="layer_norm",
+            share_att_key=True,
+            pos_att_type=["p2c", "c2p"],
+            position_biased_input=False,
+            type_vocab_size=0,
+            conv_kernel_size=3,
+        )
+    return AutoConfig.for_model(
+        model_type,
+        vocab_size=vocabulary,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=64,
+        pad_token_id=0,
+    )
+
+
+def tiny_family(folder: Path, model_type: str, *, seed: int = 0) -> LoadedBackbone:
+    """A random backbone of a family, saved with its tokenizer and loaded in float32."""
+    tokenizer = tiny_tokenizer()
+    config = tiny_configuration(model_type, len(tokenizer))
+    build = AutoModelForSeq2SeqLM if model_type in ("t5", "mt5") else AutoModel
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = build.from_config(config)
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return load(str(folder), device="cpu", dtype="float32")
 
 
 def tiny_bert(folder: Path, **sizes: int) -> LoadedBackbone:

@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from capsules.core import TokenBatch
 from capsules.injection import PromptGroup, Prompts
-from capsules.variants.addition import Addition
+from capsules.variants.registry import variant
+from tests.reference.capsule import Capsule
+
+VARIANTS = ("addition", "prepending", "extraction", "projection", "task-only", "instance-only")
+KERNEL = 5
+RANK = 8
 
 
 def token_batch(
@@ -24,22 +30,78 @@ def token_batch(
     return TokenBatch(input_ids=ids, attention_mask=mask)
 
 
-def addition_prompts(capsules: Sequence[Tensor | None]) -> Prompts:
-    """The capsule p [N, k, D] of each row, or None; rows of the same length form a group."""
-    lengths = sorted({capsule.shape[1] for capsule in capsules if capsule is not None})
-    groups = []
-    for length in lengths:
-        found = [
-            (row, capsule)
-            for row, capsule in enumerate(capsules)
-            if capsule is not None and capsule.shape[1] == length
-        ]
-        groups.append(
-            PromptGroup(
-                variant=Addition(),
-                slots=length,
-                tensors={"capsule": torch.stack([capsule for _, capsule in found])},
-                rows=torch.tensor([row for row, _ in found]),
-            )
+def drawn_capsule(
+    form: str, length: int, layers: tuple[int, ...], width: int, seed: int = 0
+) -> Capsule:
+    """A capsule with normal tensors, the same for the same seed.
+
+    Args:
+        form: name of the variant.
+        length: k.
+        layers: the injected ones, counted from 0.
+        width: D.
+        seed: of the tensors.
+    """
+    shapes: dict[str, tuple[int, ...]] = {"capsule": (length, width)}
+    if form == "extraction":
+        shapes |= {"extraction.weight": (width, KERNEL), "extraction.bias": (width,)}
+    elif form == "projection":
+        shapes |= {"projection.down": (RANK, width), "projection.up": (width, RANK)}
+    elif form == "instance-only":
+        shapes = {}
+    generator = np.random.default_rng(seed)
+    tensors = {name: generator.normal(size=(len(layers), *shape)) for name, shape in shapes.items()}
+    return Capsule(form, length, layers, tensors)
+
+
+def torch_tensors(capsule: Capsule, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+    """Copies of a capsule's tensors as the library takes them."""
+    return {name: torch.tensor(value, dtype=dtype) for name, value in capsule.tensors.items()}
+
+
+def row_prompts(
+    capsules: Sequence[Capsule | None],
+    tensors: Sequence[dict[str, Tensor]] | None = None,
+    *,
+    dtype: torch.dtype = torch.float64,
+) -> Prompts:
+    """The capsule of each row; rows of the same variant, length and layers form a group.
+
+    Args:
+        capsules: one a row, None for none.
+        tensors: what to use instead of copies of theirs, such as tensors that want a gradient.
+        dtype: of these copies.
+    """
+    given = tensors or [{} if one is None else torch_tensors(one, dtype) for one in capsules]
+    kinds: dict[tuple[str, int, tuple[int, ...]], list[int]] = {}
+    for row, capsule in enumerate(capsules):
+        if capsule is not None:
+            kind = (capsule.variant, capsule.length, capsule.layers)
+            kinds.setdefault(kind, []).append(row)
+    groups = [
+        PromptGroup(
+            variant=variant(form),
+            length=length,
+            layers=layers,
+            tensors={
+                name: torch.stack([given[row][name] for row in rows]) for name in given[rows[0]]
+            },
+            rows=torch.tensor(rows),
         )
+        for (form, length, layers), rows in kinds.items()
+    ]
     return Prompts(tuple(groups))
+
+
+def addition_prompts(capsules: Sequence[Tensor | None]) -> Prompts:
+    """The published capsule p [N, k, D] of each row, or None."""
+    described = [
+        None
+        if one is None
+        else Capsule(
+            "addition", one.shape[1], tuple(range(len(one))), {"capsule": one.detach().numpy()}
+        )
+        for one in capsules
+    ]
+    tensors: list[dict[str, Tensor]] = [{} if one is None else {"capsule": one} for one in capsules]
+    return row_prompts(described, tensors)

@@ -1,6 +1,6 @@
 """Capsules with random or chosen tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -9,6 +9,8 @@ from capsules.artefact.file import Capsule
 from capsules.artefact.manifest import Manifest
 from capsules.artefact.reference import reference
 from capsules.backbones.base import BackboneInfo
+from capsules.layers import NamedLayers
+from tests.support.backbones import WORDS
 
 
 def manifest_for(
@@ -20,15 +22,24 @@ def manifest_for(
     variant: str = "addition",
     template: str = "{text}",
     max_length: int | None = None,
+    layers: NamedLayers | list[int] = "all",
+    verbalizers: Mapping[str, str] | None = None,
 ) -> Manifest:
-    """A manifest for a backbone; `labels` are names, or how many to make up."""
+    """A manifest for a backbone; `labels` are names, or how many to make up.
+
+    Where labels are words and no verbalizers are given, each label is a word of its own.
+    """
     names = [f"label-{n}" for n in range(labels)] if isinstance(labels, int) else list(labels)
+    if info.family == "encoder-decoder" and verbalizers is None:
+        verbalizers = {name: WORDS[number] for number, name in enumerate(names)}
     return Manifest(
         task=task,
         backbone=reference(info),
         variant=variant,
         length=length,
+        layers=layers,
         labels=names,
+        verbalizers=None if verbalizers is None else dict(verbalizers),
         template=template,
         max_length=max_length or info.max_tokens,
     )
@@ -43,6 +54,8 @@ def random_capsule(
     variant: str = "addition",
     template: str = "{text}",
     max_length: int | None = None,
+    layers: NamedLayers | list[int] = "all",
+    verbalizers: Mapping[str, str] | None = None,
     seed: int = 0,
     scale: float = 0.5,
 ) -> Capsule:
@@ -55,6 +68,8 @@ def random_capsule(
         variant=variant,
         template=template,
         max_length=max_length,
+        layers=layers,
+        verbalizers=verbalizers,
     )
     generator = torch.Generator().manual_seed(seed)
     tensors = {

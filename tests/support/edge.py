@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from service.engine.records import Outcome, RowRequest
 from service.errors import DeadlineExceeded
 from service.metrics import Metrics
 from service.registry.registry import Registry
+from service.server import config_for
 from service.settings import Settings
 from service.startup import Assemble
 from service.state import BackboneFacts, Warm
@@ -92,12 +93,14 @@ def with_engine(engine: EdgeEngine, artefacts: Sequence[bytes] = ()) -> Assemble
     async def build(settings: Settings, metrics: Metrics) -> AsyncIterator[Warm]:
         store = await asyncio.to_thread(open_store, settings.data_dir)
         try:
-            registry = Registry(store, engine, INFO, observer=metrics)
-            await registry.load()
-            for artefact in artefacts:
-                await registry.upload(artefact)
-            metrics.watch(lambda: engine.waiting, lambda: {"device": 0, "host": 0})
-            yield Warm(engine=engine, registry=registry, backbone=FACTS)
+            with closing(Registry(store, engine, INFO, observer=metrics)) as registry:
+                await registry.load()
+                for artefact in artefacts:
+                    await registry.upload(artefact)
+                metrics.watch(
+                    lambda: engine.waiting, lambda: {"device": 0, "host": 0}, registry.knows
+                )
+                yield Warm(engine=engine, registry=registry, backbone=FACTS)
         finally:
             await asyncio.to_thread(store.close)
 
@@ -113,10 +116,7 @@ def serving(app: FastAPI, *, ready: bool = True) -> Iterator[str]:
         ready: wait until it is warm.
     """
     listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(
-        app, http="httptools", lifespan="on", log_config=None, access_log=False, ws="none"
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(config_for(app, app.state.live.settings))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:

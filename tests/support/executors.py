@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from capsules.core import TokenBatch
+from capsules.core import Reading, TokenBatch
 from capsules.injection import Prompts
 
 PATIENCE_S = 20.0
@@ -39,7 +39,10 @@ class RecordingExecutor:
     def device(self) -> torch.device:
         return torch.device("cpu")
 
-    def features(self, tokens: TokenBatch, prompts: Prompts) -> Tensor:
+    def features(
+        self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None
+    ) -> Tensor:
+        assert reading is None, "it answers with heads"
         rows = zip(tokens.input_ids.tolist(), tokens.attention_mask.tolist(), strict=True)
         self.batches.append(
             [tuple(i for i, real in zip(ids, mask, strict=True) if real) for ids, mask in rows]

@@ -42,6 +42,30 @@ def overlap(header: dict[str, Any]) -> None:
             entry["data_offsets"] = [0, end - begin]
 
 
+def many_tensors(header: dict[str, Any]) -> None:
+    """Name thousands of tensors without elements."""
+    end = max(entry["data_offsets"][1] for name, entry in header.items() if name[0] != "_")
+    for number in range(7000):
+        header[f"extra{number}"] = {"dtype": "F32", "shape": [0], "data_offsets": [end, end]}
+
+
+def training(**keys: Any) -> dict[str, Any]:
+    """How a capsule came to be, with some keys replaced."""
+    return {
+        "data_digest": "0" * 64,
+        "splits": {"train": 3, "validation": 2, "test": 0},
+        "seed": 0,
+        "epochs": 1,
+        "best_epoch": 1,
+        "batch_size": 16,
+        "learning_rate": 0.1,
+        "metrics": {},
+        "duration_seconds": 1.0,
+        "library_versions": {},
+        **keys,
+    }
+
+
 def malformed(info: BackboneInfo) -> dict[str, tuple[bytes, str]]:
     """Files by what is wrong with them, each with the code of its fault."""
     capsule = random_capsule(info, task="bad")
@@ -82,6 +106,43 @@ def malformed(info: BackboneInfo) -> dict[str, tuple[bytes, str]]:
         "another schema": (saved(capsule, schema_version=2), "unsupported_schema_version"),
         "unknown variant": (saved(capsule, variant="magic"), "unsupported_variant"),
         "repeated labels": (saved(capsule, labels=["a", "a", "b"]), "invalid_labels"),
+        "blank label": (saved(capsule, labels=["a", "\u200b", "b"]), "invalid_labels"),
+        "template that multiplies": (saved(capsule, template="{text}" * 682), "invalid_template"),
+        "template with an empty specification": (
+            saved(capsule, template="{text:}"),
+            "invalid_template",
+        ),
+        "golden text that is too long": (
+            saved(
+                capsule,
+                golden=[
+                    {
+                        "inputs": {"text": "a" * 100_001},
+                        "label": "label-0",
+                        "probs": [1.0, 0.0, 0.0],
+                    }
+                ],
+            ),
+            "invalid_manifest",
+        ),
+        "half a surrogate pair in a value": (
+            saved(capsule, training=training(library_versions={"torch": "\ud800"})),
+            "invalid_manifest",
+        ),
+        "half a surrogate pair in a key": (
+            saved(capsule, training=training(metrics={"f1\udc00": 1.0})),
+            "invalid_manifest",
+        ),
+        "many tensors": (with_header(good, many_tensors), "invalid_header"),
+        "many dimensions": (
+            with_header(good, lambda header: header["capsule"].update(shape=[0] * 70_000)),
+            "invalid_header",
+        ),
+        "many values in the manifest": (saved(capsule, more=[[]] * 140_000), "invalid_manifest"),
+        "schema version with a point": (
+            saved(capsule, schema_version=1.0),
+            "unsupported_schema_version",
+        ),
         "broken template": (saved(capsule, template="{text!r}"), "invalid_template"),
         "no room for text": (saved(capsule, max_length=3), "invalid_max_length"),
         "golden that does not replay": (

@@ -9,9 +9,10 @@ import safetensors.torch
 import torch
 
 from capsules.artefact.checks import check_backbone, expected_shapes
-from capsules.artefact.file import Capsule, parse
+from capsules.artefact.file import Capsule, dump, parse
 from capsules.artefact.manifest import BackboneRef, Manifest
 from capsules.errors import ArtefactError, ArtefactFault
+from tests.support.batches import VARIANTS
 from tests.support.capsules import manifest_for, random_capsule
 from tests.support.files import INFO, assemble, manifest_of, take_apart, with_manifest
 
@@ -75,6 +76,29 @@ def backbone(**keys: Any) -> Callable[[bytes], bytes]:
     return lambda good: manifest(backbone={**manifest_of(good)["backbone"], **keys})(good)
 
 
+def both(
+    one: Callable[[bytes], bytes], other: Callable[[bytes], bytes]
+) -> Callable[[bytes], bytes]:
+    """One change after the other."""
+    return lambda good: other(one(good))
+
+
+def training(**keys: Any) -> Callable[[bytes], bytes]:
+    record = {
+        "data_digest": "0" * 64,
+        "splits": {"train": 3, "validation": 2},
+        "seed": 0,
+        "epochs": 1,
+        "best_epoch": 1,
+        "batch_size": 16,
+        "learning_rate": 0.1,
+        "metrics": {},
+        "duration_seconds": 1.0,
+        "library_versions": {},
+    }
+    return manifest(training={**record, **keys})
+
+
 F = ArtefactFault
 CASES: dict[str, tuple[ArtefactFault, Case]] = {
     # What the framing has; test_file.py knows many more ways.
@@ -97,10 +121,10 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
         Case(without("backbone"), "backbone", "Field required"),
     ),
     "labels missing": (F.INVALID_LABELS, Case(without("labels"), "labels", "Field required")),
-    "unknown key": (F.INVALID_MANIFEST, Case(manifest(tsak="a"), "tsak", "not permitted")),
+    "unknown key": (F.INVALID_MANIFEST, Case(manifest(tsak="a"), "tsak", "none of schema_version")),
     "unknown backbone key": (
         F.INVALID_MANIFEST,
-        Case(backbone(name="x"), "backbone.name", "not permitted"),
+        Case(backbone(name="x"), "backbone.name", "none of id, family, hidden_size,"),
     ),
     "family unknown": (
         F.INVALID_MANIFEST,
@@ -108,16 +132,19 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
     ),
     "fingerprint no sha256": (
         F.INVALID_MANIFEST,
-        Case(backbone(fingerprint="F" * 64), "backbone.fingerprint", "pattern"),
+        Case(backbone(fingerprint="F" * 64), "backbone.fingerprint", "64 of 0-9 a-f"),
     ),
-    "task with a slash": (F.INVALID_MANIFEST, Case(manifest(task="a/b"), "task", "pattern")),
-    "task climbing": (F.INVALID_MANIFEST, Case(manifest(task="../a"), "task", "pattern")),
-    "task with a line end": (F.INVALID_MANIFEST, Case(manifest(task="a\n"), "task", "pattern")),
-    "task upper case": (F.INVALID_MANIFEST, Case(manifest(task="Trec"), "task", "pattern")),
-    "task emoji": (F.INVALID_MANIFEST, Case(manifest(task="\N{PILE OF POO}"), "task", "pattern")),
-    "task too long": (F.INVALID_MANIFEST, Case(manifest(task="a" * 64), "task", "pattern")),
-    "task empty": (F.INVALID_MANIFEST, Case(manifest(task=""), "task", "pattern")),
-    "task a number": (F.INVALID_MANIFEST, Case(manifest(task=5), "task", "valid string")),
+    "task with a slash": (F.INVALID_MANIFEST, Case(manifest(task="a/b"), "task", "1 to 63 of")),
+    "task climbing": (F.INVALID_MANIFEST, Case(manifest(task="../a"), "task", "1 to 63 of")),
+    "task with a line end": (F.INVALID_MANIFEST, Case(manifest(task="a\n"), "task", "1 to 63 of")),
+    "task upper case": (F.INVALID_MANIFEST, Case(manifest(task="Trec"), "task", "1 to 63 of")),
+    "task emoji": (
+        F.INVALID_MANIFEST,
+        Case(manifest(task="\N{PILE OF POO}"), "task", "1 to 63 of"),
+    ),
+    "task too long": (F.INVALID_MANIFEST, Case(manifest(task="a" * 64), "task", "1 to 63 of")),
+    "task empty": (F.INVALID_MANIFEST, Case(manifest(task=""), "task", "1 to 63 of")),
+    "task a number": (F.INVALID_MANIFEST, Case(manifest(task=5), "task", "1 to 63 of")),
     "task reserved": (F.INVALID_MANIFEST, Case(manifest(task="latest"), "task", "reserved")),
     "length zero": (F.INVALID_MANIFEST, Case(manifest(length=0), "length", "greater than")),
     "length a string": (F.INVALID_MANIFEST, Case(manifest(length="1"), "length", "integer")),
@@ -128,7 +155,43 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
     ),
     "lone surrogate": (
         F.INVALID_MANIFEST,
-        Case(manifest(description="\ud800"), "description", "unicode"),
+        Case(
+            manifest(description="a \ud800"),
+            "description",
+            """half a surrogate pair follows '{"description": "a '""",
+        ),
+    ),
+    "lone surrogate deep inside": (
+        F.INVALID_MANIFEST,
+        Case(training(library_versions={"torch": "\ud800"}), "training", '"torch": "'),
+    ),
+    "lone surrogate in a key": (
+        F.INVALID_MANIFEST,
+        Case(training(metrics={"f1 \udfff": 0.5}), "training", '"f1 '),
+    ),
+    "lone surrogate in a key of the manifest": (
+        F.INVALID_MANIFEST,
+        Case(manifest(**{"\udc00": 1}), "\\udc00", "write well-formed Unicode"),
+    ),
+    "lone surrogate in a golden text": (
+        F.INVALID_MANIFEST,
+        Case(golden(inputs={"text": "a\ud83d"}), "golden", '"text": "a'),
+    ),
+    "lone surrogate in a template": (
+        F.INVALID_MANIFEST,
+        Case(manifest(template="{text} \ud800"), "template", "{text}"),
+    ),
+    "lone surrogate in a word": (
+        F.INVALID_MANIFEST,
+        Case(manifest(verbalizers={"label-0": "\ud800"}), "verbalizers", '"label-0": "'),
+    ),
+    "too many values": (
+        F.INVALID_MANIFEST,
+        Case(manifest(more=[0] * 200_000), "capsule", "more than 131072 values"),
+    ),
+    "too many layers": (
+        F.INVALID_MANIFEST,
+        Case(backbone(num_layers=10**12), "backbone.num_layers", "less than or equal"),
     ),
     "probability of NaN": (
         F.INVALID_MANIFEST,
@@ -152,6 +215,10 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
         F.UNSUPPORTED_SCHEMA_VERSION,
         Case(without("schema_version"), "schema_version", "reads version 1"),
     ),
+    "version with a point": (
+        F.UNSUPPORTED_SCHEMA_VERSION,
+        Case(manifest(schema_version=1.0), "schema_version", "no whole number"),
+    ),
     "later version": (
         F.UNSUPPORTED_SCHEMA_VERSION,
         Case(manifest(schema_version=2), "schema_version", "should be 1"),
@@ -168,13 +235,58 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
         F.UNSUPPORTED_VARIANT,
         Case(manifest(variant="telepathy"), "variant", "choose one of: addition"),
     ),
-    "layers unknown": (F.UNSUPPORTED_LAYERS, Case(manifest(layers="odd"), "layers", "'all'")),
+    "layers unknown": (
+        F.UNSUPPORTED_LAYERS,
+        Case(
+            manifest(layers="even"),
+            "layers",
+            "give one of all, input, first-half, latter-half, odd, or a list of layer numbers",
+        ),
+    ),
+    "layers null": (F.UNSUPPORTED_LAYERS, Case(manifest(layers=None), "layers", "give one of all")),
+    "a layer by name": (
+        F.UNSUPPORTED_LAYERS,
+        Case(manifest(layers=[1, "2"]), "layers", "a list of layer numbers from 1"),
+    ),
+    "a layer that is a truth": (
+        F.UNSUPPORTED_LAYERS,
+        Case(manifest(layers=[True]), "layers", "a list of layer numbers from 1"),
+    ),
+    "no layers": (F.UNSUPPORTED_LAYERS, Case(manifest(layers=[]), "layers", "none of the 2")),
+    "no latter half": (
+        F.UNSUPPORTED_LAYERS,
+        Case(both(backbone(num_layers=1), manifest(layers="latter-half")), "layers", "none of"),
+    ),
+    "a layer before the first": (
+        F.UNSUPPORTED_LAYERS,
+        Case(manifest(layers=[0, 1]), "layers", "[0, 1] does not lie within 1 to 2"),
+    ),
+    "a layer after the last": (
+        F.UNSUPPORTED_LAYERS,
+        Case(manifest(layers=[2, 3]), "layers", "[2, 3] does not lie within 1 to 2"),
+    ),
+    "layers backwards": (
+        F.UNSUPPORTED_LAYERS,
+        Case(manifest(layers=[2, 1]), "layers", "not in ascending order"),
+    ),
+    "a layer twice": (
+        F.UNSUPPORTED_LAYERS,
+        Case(manifest(layers=[1, 1]), "layers", "repeats a layer"),
+    ),
+    "more layers than there are": (
+        F.INVALID_MANIFEST,
+        Case(backbone(num_layers=10**12), "backbone.num_layers", "less than or equal to 10000"),
+    ),
     "one label": (F.INVALID_LABELS, Case(manifest(labels=["a"]), "labels", "at least 2")),
     "label empty": (
         F.INVALID_LABELS,
         Case(manifest(labels=["a", "", "c"]), "labels.1", "at least 1"),
     ),
     "label blank": (F.INVALID_LABELS, Case(manifest(labels=["a", " \t", "c"]), "labels", "blank")),
+    "label that shows nothing": (
+        F.INVALID_LABELS,
+        Case(manifest(labels=["a", "\u200b", "c"]), "labels", "blank"),
+    ),
     "label twice": (F.INVALID_LABELS, Case(manifest(labels=["a", "b", "a"]), "labels", "repeated")),
     "label too long": (
         F.INVALID_LABELS,
@@ -193,6 +305,10 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
         F.INVALID_LABELS,
         Case(backbone(family="encoder-decoder"), "verbalizers", "need verbalizers"),
     ),
+    "a word without letters": (
+        F.INVALID_MANIFEST,
+        Case(manifest(verbalizers={"label-0": ""}), "verbalizers.label-0", "at least 1"),
+    ),
     "golden label unknown": (F.INVALID_LABELS, Case(golden(label="x"), "golden.1", "one of them")),
     "golden probabilities too few": (
         F.INVALID_LABELS,
@@ -201,6 +317,28 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
     "golden inputs of another template": (
         F.INVALID_TEMPLATE,
         Case(golden(inputs={"premise": "a"}), "golden.1.inputs", "takes ['text']"),
+    ),
+    "golden text too long": (
+        F.INVALID_MANIFEST,
+        Case(golden(inputs={"text": "a" * 100_001}), "golden.1.inputs", "has 100001 characters"),
+    ),
+    "golden text too long in its template": (
+        F.INVALID_MANIFEST,
+        Case(
+            lambda good: golden(inputs={"text": "a" * 50_000})(
+                manifest(template="{text} or {text}")(good)
+            ),
+            "golden.1.inputs",
+            "has 100004 characters in the template",
+        ),
+    ),
+    "template that multiplies": (
+        F.INVALID_TEMPLATE,
+        Case(manifest(template="{text}" * 682), "template", "the field {text} 682 times"),
+    ),
+    "template with an empty specification": (
+        F.INVALID_TEMPLATE,
+        Case(manifest(template="{text:}"), "template", "the field {text:}"),
     ),
     "template without a field": (
         F.INVALID_TEMPLATE,
@@ -218,6 +356,14 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
     "max_length too short": (
         F.INVALID_MAX_LENGTH,
         Case(manifest(max_length=3), "max_length", "no room for text"),
+    ),
+    "max_length too short for the slots": (
+        F.INVALID_MAX_LENGTH,
+        Case(
+            manifest(variant="prepending", length=2, max_length=5),
+            "max_length",
+            "beside 3 capsule token(s)",
+        ),
     ),
     "max_length negative": (
         F.INVALID_MAX_LENGTH,
@@ -242,7 +388,19 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
     ),
     "tensor of another variant": (
         F.UNEXPECTED_TENSOR,
-        Case(tensors(extraction__bias=torch.ones(2, 8)), "extraction.bias", "addition capsule"),
+        Case(tensors(extraction__bias=torch.ones(2, 8)), "extraction.bias", "variant 'addition'"),
+    ),
+    "tensor of a variant missing": (
+        F.MISSING_TENSOR,
+        Case(
+            manifest(variant="projection"),
+            "projection.down",
+            "holds capsule, head.bias, head.weight, projection.down, projection.up",
+        ),
+    ),
+    "learned vectors where none are": (
+        F.UNEXPECTED_TENSOR,
+        Case(manifest(variant="instance-only"), "capsule", "which holds head.bias, head.weight"),
     ),
     "bfloat16": (
         F.TENSOR_DTYPE,
@@ -259,6 +417,10 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
     "a layer too many": (
         F.TENSOR_SHAPE,
         Case(tensors(capsule=torch.ones(3, 1, 8)), "capsule", "calls for [2, 1, 8]"),
+    ),
+    "more layers than injections": (
+        F.TENSOR_SHAPE,
+        Case(manifest(layers=[2]), "capsule", "calls for [1, 1, 8]"),
     ),
     "transposed": (
         F.TENSOR_SHAPE,
@@ -283,6 +445,14 @@ CASES: dict[str, tuple[ArtefactFault, Case]] = {
     "a width no tensor can have": (
         F.TENSOR_SHAPE,
         Case(backbone(hidden_size=10**30), "capsule", f"[2, 1, {10**30}]"),
+    ),
+    "more tensors than are read": (
+        F.INVALID_HEADER,
+        Case(
+            tensors(**{f"extra{n}": torch.ones(0) for n in range(62)}),
+            None,
+            "names 65 tensors, and at most 64",
+        ),
     ),
     "NaN": (
         F.NON_FINITE_TENSOR,
@@ -309,6 +479,24 @@ def test_every_fault_of_a_file_is_covered() -> None:
     # A mismatch of the backbone is tested below, one of golden examples where they are replayed.
     elsewhere = {F.BACKBONE_MISMATCH, F.GOLDEN_MISMATCH}
     assert {fault for fault, _ in CASES.values()} | elsewhere == set(ArtefactFault)
+
+
+def test_what_is_just_within_the_limits_is_read(good: bytes) -> None:
+    half = "a" * 49_998
+    read = parse(golden(inputs={"text": half})(manifest(template="{text} or {text}")(good)))
+    assert read.manifest.golden[1].inputs == {"text": half}
+
+
+@pytest.mark.parametrize("seed", [0, 2**63, 2**70])
+def test_numbers_of_any_size_are_kept(good: bytes, seed: int) -> None:
+    record = parse(training(seed=seed)(good)).manifest.training
+    assert record is not None
+    assert record.seed == seed
+
+
+def test_labels_are_told_apart_by_their_code_points(good: bytes) -> None:
+    labels = ["caf\u00e9", "cafe\u0301", "cafe"]
+    assert parse(manifest(labels=labels)(good)).manifest.labels == labels
 
 
 def reference(**keys: Any) -> BackboneRef:
@@ -341,15 +529,17 @@ def test_another_backbone_is_named(capsule: Capsule) -> None:
         assert part in refused.value.message
 
 
-@pytest.mark.parametrize("length", [1, 3])
-def test_max_length_is_text_and_capsule_together(length: int) -> None:
+@pytest.mark.parametrize(
+    ("variant", "length", "slots"), [("addition", 1, 1), ("addition", 3, 3), ("prepending", 2, 3)]
+)
+def test_max_length_is_text_and_capsule_together(variant: str, length: int, slots: int) -> None:
     def check(max_length: int) -> None:
-        manifest = manifest_for(INFO, length=length, max_length=max_length)
+        manifest = manifest_for(INFO, variant=variant, length=length, max_length=max_length)
         check_backbone(manifest, reference(), INFO.max_tokens)
 
-    check(INFO.max_tokens + length)
+    check(INFO.max_tokens + slots)
     with pytest.raises(ArtefactError) as refused:
-        check(INFO.max_tokens + length + 1)
+        check(INFO.max_tokens + slots + 1)
     assert (refused.value.code, refused.value.field) == (F.INVALID_MAX_LENGTH, "max_length")
 
 
@@ -367,6 +557,41 @@ def test_the_family_decides_what_head_there_is(family: str, head: dict[str, Any]
         {**manifest.model_dump(), "backbone": {**manifest.backbone.model_dump(), "family": family}}
     )
     assert expected_shapes(of_family) == {"capsule": (2, 2, 8), **head}
+
+
+def shapes_of(variant: str, injections: int) -> dict[str, tuple[int, ...]]:
+    """What a file of a variant holds on the claimed backbone, for two tokens and three labels."""
+    own: dict[str, dict[str, tuple[int, ...]]] = {
+        "extraction": {"extraction.weight": (8, 5), "extraction.bias": (8,)},
+        "projection": {"projection.down": (8, 8), "projection.up": (8, 8)},
+    }
+    learned = {} if variant == "instance-only" else {"capsule": (2, 8), **own.get(variant, {})}
+    of_layers = {name: (injections, *shape) for name, shape in learned.items()}
+    return {**of_layers, "head.weight": (3, 8), "head.bias": (3,)}
+
+
+@pytest.mark.parametrize(
+    ("layers", "injections"), [("all", 2), ("input", 1), ("odd", 1), ([2], 1), ([1, 2], 2)]
+)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_variant_and_the_layers_decide_what_tensors_there_are(
+    variant: str, layers: Any, injections: int
+) -> None:
+    manifest = manifest_for(INFO, variant=variant, length=2, layers=layers)
+    assert expected_shapes(manifest) == shapes_of(variant, injections)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_tensor_of_a_variant_is_called_for(variant: str) -> None:
+    capsule = random_capsule(INFO, variant=variant, length=2)
+    assert capsule.tensors.keys() == shapes_of(variant, 2).keys()
+    file = dump(capsule)
+    assert parse(file).manifest.variant == variant
+    for name, tensor in capsule.tensors.items():
+        for other, fault in ((None, F.MISSING_TENSOR), (tensor[:-1], F.TENSOR_SHAPE)):
+            with pytest.raises(ArtefactError) as refused:
+                parse(tensors(**{name: other})(file))
+            assert (refused.value.code, refused.value.field) == (fault, name)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import hashlib
 import json
 import pickle
 import struct
+import time
 import zipfile
 from collections.abc import Callable
 from io import BytesIO
@@ -23,13 +24,15 @@ from capsules.artefact.file import (
     read,
 )
 from capsules.artefact.manifest import Golden, Manifest, Splits, TrainingRecord
-from capsules.errors import ArtefactError, ArtefactFault
+from capsules.errors import ArtefactError, ArtefactFault, FileFault
+from capsules.labels import is_blank
+from tests.support.batches import VARIANTS
 from tests.support.capsules import random_capsule
 from tests.support.files import INFO, assemble, manifest_of, take_apart, with_manifest
 
 characters = st.characters(exclude_categories=["Cs"])
 labels = st.lists(
-    st.text(characters, min_size=1, max_size=20).filter(str.strip),
+    st.text(characters, min_size=1, max_size=20).filter(lambda label: not is_blank(label)),
     min_size=2,
     max_size=6,
     unique=True,
@@ -44,9 +47,11 @@ def capsules(draw: st.DrawFn) -> Capsule:
         INFO,
         task=draw(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,62}", fullmatch=True)),
         labels=names,
+        variant=draw(st.sampled_from(VARIANTS)),
         length=draw(st.integers(1, 4)),
+        layers=draw(st.sampled_from(["all", "input", "odd", "latter-half", [1], [2], [1, 2]])),
         template=draw(st.sampled_from(["{text}", "{a} and {b}", "{{{text}}} é"])),
-        max_length=draw(st.integers(7, 60)),
+        max_length=draw(st.integers(8, 60)),
         seed=draw(st.integers(0, 100)),
         scale=draw(st.sampled_from([1e-40, 1e-3, 1.0, 1e30])),
     )
@@ -94,8 +99,9 @@ def test_a_capsule_survives_the_way_to_bytes_and_back(capsule: Capsule) -> None:
 def test_a_capsule_is_read_from_disk(tmp_path: Path, capsule: Capsule, good: bytes) -> None:
     (tmp_path / "task.safetensors").write_bytes(good)
     assert same(read(tmp_path / "task.safetensors"), capsule)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ArtefactError) as refused:
         read(tmp_path / "other.safetensors")
+    assert refused.value.code == FileFault.UNREADABLE
 
 
 def test_other_libraries_read_the_file(capsule: Capsule, good: bytes) -> None:
@@ -222,6 +228,11 @@ HOSTILE_HEADERS: dict[str, Change] = {
     "UTF-16": raw(lambda text: text.encode("utf-16-le")),
     "two values": raw(lambda text: text + "{}"),
     "padded with NUL": raw(lambda text: text + "\0\0\0\0"),
+    "many values": raw(lambda text: text[:-1] + ',"x":[' + "[]," * 70_000 + "1]}"),
+    "many dimensions": adding("extra", entry([0] * 70_000, [172, 172])),
+    "many tensors": lambda header, body: assemble(
+        {**header, **{f"extra{number}": entry([0], [172, 172]) for number in range(10_000)}}, body
+    ),
     "deep nesting": raw(lambda text: text[:-1] + ',"x":' + "[" * 100_000 + "]" * 100_000 + "}"),
     "endless number": raw(lambda text: text.replace("[0,", f"[{'9' * 5000},")),
     "a tensor twice": raw(
@@ -273,7 +284,7 @@ def test_tensors_that_end_after_the_file_are_a_file_cut_short(good: bytes, end: 
     header["capsule"]["data_offsets"] = [0, end]
     error = refusal(assemble(header, body))
     assert error.code == ArtefactFault.TRUNCATED
-    assert f"at byte {end} of {len(body)}" in error.message
+    assert f"take {end} bytes, and {len(body)} follow the header" in error.message
 
 
 @pytest.mark.parametrize(
@@ -319,6 +330,51 @@ def test_the_manifest_is_checked_before_the_tensors(capsule: Capsule) -> None:
         {"later": torch.ones(1)}, metadata={METADATA_KEY: json.dumps(manifest)}
     )
     assert refusal(data).code == ArtefactFault.UNSUPPORTED_SCHEMA_VERSION
+
+
+def test_tensors_are_not_loaded_for_a_manifest_that_is_refused(good: bytes) -> None:
+    broken = adding("capsule", entry([2, 1, 7], [8, 64]))(*take_apart(good))
+    assert refusal(broken).code == ArtefactFault.INVALID_HEADER
+    unknown = with_manifest(broken, {**manifest_of(good), "variant": "telepathy"})
+    assert refusal(unknown).code == ArtefactFault.UNSUPPORTED_VARIANT
+
+
+def test_a_large_model_is_told_to_be_no_capsule() -> None:
+    weights = {f"layer.{number}.weight": torch.ones(1) for number in range(2000)}
+    assert refusal(safetensors.torch.save(weights)).code == ArtefactFault.MISSING_MANIFEST
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ',"x":[' + "[]," * 2_700_000 + "1]",
+        ',"training":{"metrics":{' + '"a":[],' * 1_000_000 + '"b":[]}}',
+        ',"golden":[{"inputs":{},"label":"a","probs":[' + '"",' * 2_700_000 + '""]}]',
+        ',"x":[' + "[]," * 130_000 + "1]",
+        "," + ",".join(f'"{number}":[]' for number in range(130_000)),
+        ',"golden":[{"inputs":{},"label":"a","probs":[' + '"",' * 130_000 + '""]}]',
+        ',"layers":[' + "[]," * 130_000 + "1]",
+    ],
+    ids=["lists", "metrics", "probs", "fewer lists", "fewer keys", "fewer probs", "fewer layers"],
+)
+def test_no_manifest_takes_long_to_refuse(good: bytes, extra: str) -> None:
+    keys = manifest_of(good)
+    del keys["golden"], keys["training"], keys["layers"]
+    data = with_manifest(good, json.dumps(keys)[:-1] + extra + "}")
+    started = time.process_time()
+    refusal(data)
+    assert time.process_time() - started < 2
+
+
+def test_the_most_labels_with_words_and_golden_answers_are_not_too_many_values() -> None:
+    names = [str(number) for number in range(10_000)]
+    golden = [Golden(inputs={"text": "a"}, label="7", probs=[1e-4] * 10_000) for _ in range(8)]
+    capsule = random_capsule(INFO, labels=names)
+    backbone = capsule.manifest.backbone.model_copy(update={"family": "encoder-decoder"})
+    update = {"golden": golden, "verbalizers": dict.fromkeys(names, "a"), "backbone": backbone}
+    manifest = capsule.manifest.model_copy(update=update)
+    kept = Capsule(manifest, {"capsule": capsule.tensors["capsule"]})
+    assert parse(dump(kept)).manifest == manifest
 
 
 def test_manifest_and_tensors_are_not_shared_between_files(good: bytes) -> None:

@@ -9,7 +9,17 @@ import pytest
 from capsules import zoo
 from capsules.artefact.checks import check_backbone, check_manifest, check_tensors
 from capsules.artefact.file import dump, parse, read_header
-from capsules.artefact.manifest import TASK_NAME, Manifest, json_schema, parse_manifest
+from capsules.artefact.manifest import (
+    TASK_NAME,
+    BackboneRef,
+    Golden,
+    Manifest,
+    Record,
+    Splits,
+    TrainingRecord,
+    json_schema,
+    parse_manifest,
+)
 from capsules.errors import ArtefactError, ArtefactFault
 from tests.support.capsules import random_capsule
 from tests.support.files import INFO, manifest_of
@@ -60,7 +70,14 @@ def test_written_manifests_follow_the_published_schema(published: Any) -> None:
         {"schema_version": "1"},
         {"task": "A b"},
         {"task": "a" * 64},
-        {"layers": "odd"},
+        {"layers": "even"},
+        {"layers": ["odd"]},
+        {"layers": [1.5]},
+        {"layers": [True]},
+        {"layers": None},
+        {"verbalizers": {"label-0": ""}},
+        {"verbalizers": {"label-0": 1}},
+        {"verbalizers": ["a", "b", "c"]},
         {"labels": ["one"]},
         {"length": 0},
         {"golden": [{"inputs": {}, "label": "a", "probs": [2.0]}]},
@@ -77,6 +94,57 @@ def test_schema_and_library_refuse_the_same(
         jsonschema.validate({**keys, **change}, published)
     with pytest.raises(ArtefactError):
         parse_manifest({**keys, **change})
+
+
+@pytest.mark.parametrize("layers", [0, -1, 10_001])
+def test_schema_and_library_refuse_the_same_numbers_of_layers(
+    layers: int, keys: dict[str, Any], published: Any
+) -> None:
+    keys["backbone"]["num_layers"] = layers
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(keys, published)
+    with pytest.raises(ArtefactError) as refused:
+        parse_manifest(keys)
+    assert refused.value.field == "backbone.num_layers"
+
+
+@pytest.mark.parametrize(
+    ("layers", "injected"),
+    [
+        ("all", (0, 1, 2, 3, 4)),
+        ("input", (0,)),
+        ("first-half", (0, 1, 2)),
+        ("latter-half", (3, 4)),
+        ("odd", (0, 2, 4)),
+        ([2], (1,)),
+        ([1, 4, 5], (0, 3, 4)),
+    ],
+    ids=str,
+)
+def test_schema_and_library_accept_the_same_layers(
+    layers: object, injected: tuple[int, ...], keys: dict[str, Any], published: Any
+) -> None:
+    keys = {**keys, "layers": layers, "backbone": {**keys["backbone"], "num_layers": 5}}
+    jsonschema.validate(keys, published)
+    manifest = parse_manifest(keys)
+    assert (manifest.layers, manifest.injected) == (layers, injected)
+    assert manifest.injections == len(injected)
+
+
+def test_a_copy_with_other_layers_is_injected_there(keys: dict[str, Any]) -> None:
+    manifest = parse_manifest(keys)
+    assert manifest.injections == 2
+    assert manifest.model_copy(update={"layers": [2]}).injected == (1,)
+
+
+def test_words_stand_in_the_order_of_the_labels(keys: dict[str, Any], published: Any) -> None:
+    assert parse_manifest(keys).words is None
+    verbalizers = {"label-2": "maybe", "label-0": "no", "label-1": "yes"}
+    keys = {**keys, "verbalizers": verbalizers}
+    jsonschema.validate(keys, published)
+    words = parse_manifest(keys).words
+    assert words == verbalizers
+    assert list(words) == ["label-0", "label-1", "label-2"]
 
 
 @pytest.mark.parametrize("key", ["schema_version", "task", "backbone", "labels"])
@@ -139,6 +207,32 @@ def test_the_first_key_at_fault_is_named(keys: dict[str, Any]) -> None:
         parse_manifest({**keys, "labels": 5, "max_length": "x"})
     assert refused.value.code == ArtefactFault.INVALID_LABELS
     assert refused.value.field == "labels"
+
+
+@pytest.mark.parametrize(
+    ("path", "record"),
+    [
+        ((), Manifest),
+        (("backbone",), BackboneRef),
+        (("training",), TrainingRecord),
+        (("training", "splits"), Splits),
+        (("golden", 0), Golden),
+    ],
+)
+def test_an_unknown_key_is_told_beside_the_known_ones(
+    path: tuple[Any, ...], record: type[Record]
+) -> None:
+    keys = parse(SHIPPED[0].read_bytes()).manifest.model_dump(mode="json")
+    place = keys
+    for part in path:
+        place = place[part]
+    place["colour"] = "red"
+    with pytest.raises(ArtefactError) as refused:
+        parse_manifest(keys)
+    known = ", ".join(record.model_fields)
+    field = ".".join(str(part) for part in (*path, "colour"))
+    assert refused.value.message == f"The manifest's {field} is not valid: it is none of {known}."
+    assert refused.value.field == field
 
 
 def test_the_documentation_tells_all_keys_and_faults() -> None:

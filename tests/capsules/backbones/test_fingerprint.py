@@ -1,3 +1,4 @@
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -9,9 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
+from capsules.backbones import fingerprint as module
 from capsules.backbones.base import LoadedBackbone
-from capsules.backbones.fingerprint import fingerprint
 from capsules.backbones.load import load
+from capsules.backbones.source import BackboneSource
 from capsules.errors import BackboneError, BackboneFault
 from tests.support.backbones import save_tiny_bert
 
@@ -28,6 +30,11 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(original: Path, tmp_path: Path) -> Path:
     """A copy, under another name, that a test may change."""
     return shutil.copytree(original, tmp_path / "copy")
+
+
+def fingerprint(folder: Path) -> str:
+    """Of the backbone in a folder."""
+    return module.fingerprint(BackboneSource("any name", folder))
 
 
 def change_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -290,3 +297,32 @@ def test_a_part_that_is_missing_or_damaged(
         fingerprint(folder)
     assert refused.value.code == code
     assert says in refused.value.message
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> BackboneSource:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF" + bytes(range(256)))
+    return BackboneSource("model", tmp_path, gguf="model.gguf")
+
+
+def test_one_file_that_holds_everything_is_known_by_its_bytes(gguf: BackboneSource) -> None:
+    inner = hashlib.sha256(gguf.place.read_bytes()).digest()
+    expected = hashlib.sha256(b"capsule backbone fingerprint 1\0" + inner).hexdigest()
+    assert module.fingerprint(gguf) == expected
+
+
+def test_the_name_and_the_neighbours_of_such_a_file_do_not_matter(
+    gguf: BackboneSource, original: Path
+) -> None:
+    before = module.fingerprint(gguf)
+    shutil.copytree(original, gguf.folder, dirs_exist_ok=True)
+    gguf.place.rename(gguf.folder / "other.gguf")
+    assert module.fingerprint(BackboneSource("other", gguf.folder, gguf="other.gguf")) == before
+    (gguf.folder / "other.gguf").write_bytes(b"GGUF" + bytes(255) + b"\1")
+    assert module.fingerprint(BackboneSource("other", gguf.folder, gguf="other.gguf")) != before
+
+
+def test_such_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(BackboneError, match="cannot be read") as refused:
+        module.fingerprint(BackboneSource("gone", tmp_path, gguf="gone.gguf"))
+    assert refused.value.code == BackboneFault.CORRUPT

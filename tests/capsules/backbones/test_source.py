@@ -1,5 +1,6 @@
 """Where a backbone comes from; a server on this machine stands for the hub."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +11,7 @@ import huggingface_hub.constants
 import pytest
 
 from capsules.backbones import embedded
-from capsules.backbones.source import resolve
+from capsules.backbones.source import BackboneSource, resolve
 from capsules.errors import BackboneError, BackboneFault
 
 HUB_ID = "google-t5/t5-base"
@@ -112,7 +113,68 @@ def test_a_folder_without_a_configuration_is_no_backbone(tmp_path: Path) -> None
 def test_what_means_nothing_is_refused_with_what_would_mean_something(specification: str) -> None:
     error = refusal(specification)
     assert error.code == BackboneFault.NOT_FOUND
-    assert "give `embedded`, an existing folder, or a hub id" in error.message
+    assert "give `embedded`, an existing folder or GGUF file, or a hub id" in error.message
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny-q8.gguf"
+    path.write_bytes(b"GGUF")
+    return path
+
+
+def test_a_gguf_file_is_named_after_itself(gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(gguf.parent)
+    monkeypatch.setenv("HOME", str(gguf.parent))
+    for specification in (str(gguf), "tiny-q8.gguf", "~/tiny-q8.gguf"):
+        source = resolve(specification)
+        assert source == BackboneSource("tiny-q8", gguf.parent, gguf="tiny-q8.gguf")
+        assert source.place == gguf
+        assert source.gguf_option == {"gguf_file": "tiny-q8.gguf"}
+
+
+def test_a_link_to_a_gguf_file_is_followed_by_whoever_reads_it(gguf: Path, tmp_path: Path) -> None:
+    """As the hub's cache has them."""
+    link = tmp_path / "links" / "named.gguf"
+    link.parent.mkdir()
+    link.symlink_to(gguf.rename(tmp_path / "0123abcd"))
+    source = resolve(str(link))
+    assert (source.id, source.gguf) == ("named", "named.gguf")
+    assert source.place.read_bytes() == b"GGUF"
+
+
+def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
+    folder = tmp_path / "saved.gguf"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    source = resolve(str(folder))
+    assert (source.folder, source.gguf, source.gguf_option) == (folder, None, {})
+    assert source.place == folder
+
+
+@pytest.mark.parametrize(
+    "specification",
+    [
+        *("none.gguf", "/nowhere/at/all.gguf", "owner/name.gguf", "~nobody-of-that-name/x.gguf"),
+        *("a\0b.gguf", "x" * 5000 + ".gguf"),
+    ],
+    ids=lambda specification: specification[:30],
+)
+def test_a_gguf_file_that_is_not_there(specification: str) -> None:
+    error = refusal(specification)
+    assert error.code == BackboneFault.NOT_FOUND
+    assert f"There is no file {specification!r}" in error.message
+
+
+def test_a_gguf_file_without_the_package_that_reads_it(
+    gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As the import system has it for what is known to be missing.
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    error = refusal(str(gguf))
+    assert error.code == BackboneFault.NOT_FOUND
+    assert str(gguf) in error.message
+    assert "pip install 'capsule-server[gguf]'" in error.message
 
 
 @pytest.mark.parametrize("specification", ["-x/y", "a..b/c", "a--b/c"])

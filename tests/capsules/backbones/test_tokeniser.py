@@ -6,6 +6,7 @@ from transformers import AutoTokenizer
 
 from capsules.backbones.base import LoadedBackbone
 from capsules.backbones.tokeniser import Tokeniser
+from capsules.core import MAX_LABEL_CHARACTERS
 from capsules.errors import InputError, InputFault
 from tests.support.backbones import tiny_tokenizer, words
 
@@ -84,6 +85,19 @@ def test_many_threads_with_many_limits_at_once(tokeniser: Tokeniser) -> None:
             pool.map(lambda one: fresh.encode([one[0]], one[1]), zip(texts, limits, strict=True))
         )
     assert together == alone
+
+
+def test_a_word_has_no_special_tokens_and_is_not_cut(tokeniser: Tokeniser) -> None:
+    assert tokeniser.word("w3") == ids("w3")
+    assert tokeniser.word("w3 W7") == ids("w3", "w7")
+    assert tokeniser.word("no") == ids("n", "##o")
+    longest = "x" * MAX_LABEL_CHARACTERS
+    assert tokeniser.word(" ".join(longest)) == ids(*["x"] * MAX_LABEL_CHARACTERS)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\u200b"])
+def test_a_word_of_nothing_has_no_tokens(tokeniser: Tokeniser, text: str) -> None:
+    assert tokeniser.word(text) == ()
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "ok \udc80"])

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from capsules.backbones.base import LoadedBackbone
+from capsules.core import Reading
 from capsules.executors.base import Executor
 from capsules.executors.torch import TorchExecutor
 from capsules.injection import Prompts
@@ -35,6 +36,26 @@ def test_it_answers_as_the_injected_backbone_does(
     got = executor.features(tokens, prompts())
     assert torch.equal(got, expected)
     assert got.dtype == torch.float32
+
+
+def test_it_reads_what_it_is_told_to_read(tiny_t5: LoadedBackbone) -> None:
+    tokens = token_batch(TEXTS, pad_id=0)
+    reading = Reading(
+        rows=torch.tensor([0, 1, 1]),
+        prefixes=torch.tensor([[7], [8], [9]]),
+        paths=torch.tensor([0, 1, 2, 2]),
+        steps=torch.tensor([1, 0, 1, 0]),
+    )
+    p = torch.randn(4, 1, 32, generator=torch.Generator().manual_seed(0))
+    got = TorchExecutor(tiny_t5.backbone).features(tokens, addition_prompts([p, p]), reading)
+    with torch.no_grad():
+        injected = InjectedBackbone(tiny_t5.backbone)
+        expected = injected.features(tokens, addition_prompts([p, p]), reading)
+    assert got.shape == (4, 32)
+    assert torch.equal(got, expected)
+    # Both paths of the second row begin where it begins.
+    torch.testing.assert_close(got[1], got[3])
+    assert not torch.allclose(got[2], got[0])
 
 
 def test_it_runs_without_autograd(executor: TorchExecutor) -> None:

@@ -34,7 +34,10 @@ def validation() -> Dataset:
 
 @pytest.fixture
 def make_run(tiny: LoadedBackbone, train: Dataset, validation: Dataset) -> MakeRun:
-    """Prepares a run of the tiny task; options of its configuration may be replaced."""
+    """Prepares a run of the tiny task; options of its configuration may be replaced.
+
+    What `learner` names makes one of backbone, options and labels.
+    """
 
     def make(
         *,
@@ -43,9 +46,17 @@ def make_run(tiny: LoadedBackbone, train: Dataset, validation: Dataset) -> MakeR
         loaded: LoadedBackbone = tiny,
         checkpoint_path: Any = None,
         watcher: Any = None,
+        learner: Any = None,
         **options: Any,
     ) -> Run:
         config = TrainingConfig(**{**OPTIONS, **options})
-        return kind(loaded, config, *rows, checkpoint_path=checkpoint_path, watcher=watcher)
+        return kind(
+            loaded,
+            config,
+            *rows,
+            checkpoint_path=checkpoint_path,
+            watcher=watcher,
+            learner=None if learner is None else learner(loaded, config, rows[0].labels),
+        )
 
     return make

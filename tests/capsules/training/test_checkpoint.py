@@ -116,6 +116,19 @@ def test_what_is_no_checkpoint_is_refused_and_never_run(
     assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
 
 
+@pytest.mark.parametrize("part", [b"archive/data/0", b"archive/data/2", b"archive/data.pkl"])
+def test_a_part_that_is_marked_as_a_folder_is_refused(path: Path, part: bytes) -> None:
+    """One bit, and PyTorch gives what happened to be in memory."""
+    checkpoint.save(a_checkpoint(), path)
+    content = bytearray(path.read_bytes())
+    # The archive's directory, at its end, has a part's attributes 8 bytes before its name.
+    content[content.rindex(part) - 8] ^= 0x10
+    path.write_bytes(content)
+    with pytest.raises(TrainingError, match="is damaged") as refused:
+        checkpoint.load(path, "mine")
+    assert refused.value.code == TrainingFault.CHECKPOINT_MISMATCH
+
+
 @given(st.data())
 @settings(
     max_examples=150,

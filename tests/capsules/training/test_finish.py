@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from capsules.artefact.checks import check_backbone
-from capsules.artefact.file import dump, parse
+from capsules.artefact.file import Capsule, dump, parse
 from capsules.artefact.reference import reference
 from capsules.backbones.base import LoadedBackbone
 from capsules.core import Example
@@ -84,6 +84,62 @@ def test_golden_examples_replay_after_the_way_to_bytes_and_back(
         assert prediction.label == recorded.label
         assert prediction.probs == pytest.approx(recorded.probs, abs=1e-5)
         assert recorded.label == LABELS[recorded.probs.index(max(recorded.probs))]
+
+
+def test_what_was_chosen_is_in_the_manifest_and_replays(
+    make_run: MakeRun, tiny: LoadedBackbone
+) -> None:
+    for variant, layers, written in (
+        ("prepending", "latter-half", "latter-half"),
+        ("extraction", (1, 3), [1, 3]),
+        ("projection", "odd", "odd"),
+        ("task-only", "input", "input"),
+        ("instance-only", "all", "all"),
+    ):
+        run = make_run(variant=variant, layers=layers, length=2, epochs=1)
+        run.run()
+        capsule = parse(dump(finish(run)))
+        manifest = capsule.manifest
+        assert (manifest.variant, manifest.layers, manifest.length) == (variant, written, 2)
+        assert manifest.verbalizers is None
+        check_replay(tiny, capsule)
+
+
+def check_replay(loaded: LoadedBackbone, capsule: Capsule) -> None:
+    """Golden examples are answered as they were recorded."""
+    golden = capsule.manifest.golden
+    found = predict(
+        loaded, TorchExecutor(loaded.backbone), capsule, [example.inputs for example in golden]
+    )
+    assert len(golden) == 8
+    for recorded, prediction in zip(golden, found, strict=True):
+        assert prediction.label == recorded.label
+        assert prediction.probs == pytest.approx(recorded.probs, abs=1e-5)
+
+
+def test_a_head_without_a_bias_ships_without_one(
+    make_run: MakeRun, tiny_llama: LoadedBackbone
+) -> None:
+    run = make_run(loaded=tiny_llama, epochs=1)
+    run.run()
+    capsule = parse(dump(finish(run)))
+    assert capsule.tensors.keys() == {"capsule", "head.weight"}
+    check_replay(tiny_llama, capsule)
+
+
+@pytest.mark.parametrize("verbalizers", [None, {"yes": "w8 w9", "no": "w8"}], ids=str)
+def test_labels_that_are_words_ship_their_words(
+    make_run: MakeRun, tiny_t5: LoadedBackbone, verbalizers: dict[str, str] | None
+) -> None:
+    run = make_run(loaded=tiny_t5, verbalizers=verbalizers, epochs=1)
+    run.run()
+    capsule = parse(dump(finish(run)))
+    assert capsule.manifest.labels == ["no", "yes"]
+    assert capsule.manifest.verbalizers == (verbalizers or {"no": "no", "yes": "yes"})
+    assert capsule.tensors.keys() == {"capsule"}
+    check_replay(tiny_t5, capsule)
+    report = evaluate(tiny_t5, TorchExecutor(tiny_t5.backbone), capsule, run.validation.examples)
+    assert report.accuracy == pytest.approx(run.reports[0].validation_accuracy)
 
 
 def test_the_capsule_answers_as_the_run_did(

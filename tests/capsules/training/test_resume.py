@@ -42,7 +42,7 @@ class Interrupting:
 def outcome(run: Run) -> dict[str, Any]:
     """Everything that a run leads to, but for its duration."""
     return {
-        "tensors": {name: value.tolist() for name, value in run.trainable.snapshot().items()},
+        "tensors": {name: value.tolist() for name, value in run.learner.snapshot().items()},
         "best": {name: value.tolist() for name, value in run.best.items()},
         "reports": [report.model_copy(update={"seconds": 0.0}) for report in run.reports],
         "rate": run.schedule.get_last_lr(),
@@ -53,7 +53,9 @@ def outcome(run: Run) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(params=["addition", None], ids=["capsule", "linear-head"])
+@pytest.fixture(
+    params=["addition", "projection", None], ids=["capsule", "projection", "linear-head"]
+)
 def variant(request: pytest.FixtureRequest) -> Any:
     return request.param
 
@@ -136,7 +138,7 @@ def test_divergence_keeps_the_last_finished_epoch(make_run: MakeRun, path: Path)
     run.epoch()
     written = path.read_bytes()
     with torch.no_grad():
-        run.trainable.named()["head.weight"].fill_(float("nan"))
+        run.learner.named()["head.weight"].fill_(float("nan"))
     with pytest.raises(TrainingError):
         run.epoch()
     assert path.read_bytes() == written
@@ -156,6 +158,9 @@ def rows(seed: int) -> Dataset:
         {"learning_rate": 0.01},
         {"length": 2},
         {"variant": None},
+        {"variant": "task-only"},
+        {"layers": "odd"},
+        {"layers": (1, 2, 3)},
         {"template": "{text}."},
         {"max_length": 31},
         {"task": "other"},

@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import Tensor
 
 from capsules.backbones.base import LoadedBackbone
 from capsules.backbones.load import load
-from capsules.core import Example
+from capsules.core import Example, TokenBatch
 from capsules.data.base import Dataset
 from capsules.errors import (
     ArtefactError,
@@ -22,7 +24,9 @@ from capsules.errors import (
 )
 from capsules.training.events import EpochReport
 from capsules.training.run import Run
+from capsules.training.trainable import Trainable
 from tests.capsules.training.conftest import MakeRun
+from tests.support.batches import VARIANTS
 from tests.support.datasets import separable
 
 
@@ -43,22 +47,20 @@ def test_equal_seeds_give_equal_capsules_bit_for_bit(
     # Whatever others draw from the shared generator does not matter.
     torch.rand(17)
     other.run()
-    assert same(one.trainable.snapshot(), other.trainable.snapshot())
+    assert same(one.learner.snapshot(), other.learner.snapshot())
     assert same(dict(one.best), dict(other.best))
     assert without_time(one.reports) == without_time(other.reports)
 
 
 def test_another_seed_gives_other_values_and_another_order(make_run: MakeRun) -> None:
     one, other = make_run(seed=0), make_run(seed=1)
-    assert not torch.equal(
-        one.trainable.snapshot()["capsule"], other.trainable.snapshot()["capsule"]
-    )
+    assert not torch.equal(one.learner.snapshot()["capsule"], other.learner.snapshot()["capsule"])
     assert one.batches(1) != other.batches(1)
     # From the same start, the order alone makes a difference.
-    other.trainable.load(one.trainable.snapshot())
+    other.learner.load(one.learner.snapshot())
     one.epoch()
     other.epoch()
-    assert not same(one.trainable.snapshot(), other.trainable.snapshot())
+    assert not same(one.learner.snapshot(), other.learner.snapshot())
 
 
 def test_every_epoch_has_every_row_in_an_order_of_its_own(make_run: MakeRun) -> None:
@@ -108,14 +110,14 @@ def test_a_capsule_fits_more_than_a_head_alone(make_run: MakeRun, train: Dataset
 def test_only_capsule_and_head_are_trained(make_run: MakeRun, tiny: LoadedBackbone) -> None:
     before = {name: value.clone() for name, value in tiny.backbone.model.state_dict().items()}
     run = make_run()
-    start = run.trainable.snapshot()
+    start = run.learner.snapshot()
     assert {name: tuple(value.shape) for name, value in start.items()} == {
         "capsule": (3, 1, 32),
         "head.weight": (2, 32),
         "head.bias": (2,),
     }
     trained = [value for group in run.optimizer.param_groups for value in group["params"]]
-    assert {id(value) for value in trained} == {id(value) for value in run.trainable.parameters()}
+    assert {id(value) for value in trained} == {id(value) for value in run.learner.parameters()}
     assert sum(value.numel() for value in trained) == 3 * 32 + 2 * 32 + 2
 
     gradients = []
@@ -123,7 +125,7 @@ def test_only_capsule_and_head_are_trained(make_run: MakeRun, tiny: LoadedBackbo
         assert not parameter.requires_grad
         gradients.append(parameter)
     run.run()
-    end = run.trainable.snapshot()
+    end = run.learner.snapshot()
     for name, value in start.items():
         assert not torch.equal(value, end[name]), name
     assert all(parameter.grad is None for parameter in gradients)
@@ -132,13 +134,12 @@ def test_only_capsule_and_head_are_trained(make_run: MakeRun, tiny: LoadedBackbo
     assert same(before, tiny.backbone.model.state_dict())
 
 
-def test_runs_leave_no_hooks_behind(make_run: MakeRun, tiny: LoadedBackbone) -> None:
-    layer = tiny.backbone.layers[0]
-    before = len(layer._forward_pre_hooks)
-    run = make_run()
-    assert len(layer._forward_pre_hooks) > before
-    del run
-    assert len(layer._forward_pre_hooks) == before
+def test_runs_leave_the_layers_as_they_are(make_run: MakeRun, tiny: LoadedBackbone) -> None:
+    run = make_run(epochs=1)
+    run.run()
+    for layer in tiny.backbone.layers:
+        assert not layer._forward_pre_hooks
+        assert not layer._forward_hooks
 
 
 class Scripted(Run):
@@ -148,7 +149,7 @@ class Scripted(Run):
 
     def train_epoch(self, number: int) -> float:
         with torch.no_grad():
-            for tensor in self.trainable.named().values():
+            for tensor in self.learner.named().values():
                 tensor.fill_(number)
         return 1.0
 
@@ -184,7 +185,7 @@ def test_a_run_stops_when_patience_is_exhausted_and_keeps_the_best_epoch(
     assert run.best_epoch == best
     for tensor in run.best.values():
         assert tensor.eq(best).all()
-    for tensor in run.trainable.snapshot().values():
+    for tensor in run.learner.snapshot().values():
         assert tensor.eq(epochs).all()
 
 
@@ -209,7 +210,7 @@ def test_a_loss_that_is_no_number_stops_the_run_and_keeps_the_best_epoch(
     run.epoch()
     best = {name: value.clone() for name, value in run.best.items()}
     with torch.no_grad():
-        run.trainable.named()["capsule"][0, 0, 0] = float("nan")
+        run.learner.named()["capsule"][0, 0, 0] = float("nan")
     with pytest.raises(TrainingError, match=r"\(0\.02\)") as stopped:
         run.run()
     assert (stopped.value.code, stopped.value.field) == (TrainingFault.DIVERGED, "learning_rate")
@@ -230,7 +231,7 @@ def test_reports_say_what_happened(make_run: MakeRun, validation: Dataset) -> No
     assert [report.epoch for report in run.reports] == [1, 2, 3]
     assert run.seconds == pytest.approx(sum(report.seconds for report in run.reports))
     last = run.reports[-1]
-    run.best = run.trainable.snapshot()
+    run.best = run.learner.snapshot()
     right = [
         predicted == example.label
         for predicted, example in zip(run.predict(validation), validation, strict=True)
@@ -286,10 +287,10 @@ def test_labels_keep_their_order(make_run: MakeRun) -> None:
     assert forward.labels == ("no", "yes")
     assert backward.labels == ("yes", "no")
     for run in (forward, backward):
-        start = run.trainable.snapshot()
+        start = run.learner.snapshot()
         if run is backward:
             start["head.weight"] = start["head.weight"].flip(0)
-            run.trainable.load(start)
+            run.learner.load(start)
         run.run()
     # The same training in other rows of the head.
     for name in ("head.weight", "head.bias"):
@@ -331,6 +332,8 @@ def test_one_class_is_refused(make_run: MakeRun, validation: Dataset) -> None:
         ({"max_length": 68, "length": 3}, "with 3 capsule token(s): 67"),
         ({"max_length": 65, "variant": None}, "with 0 capsule token(s): 64"),
         ({"max_length": 5, "length": 3}, "no room for text beside 3 capsule token(s)"),
+        ({"max_length": 67, "variant": "prepending"}, "with 2 capsule token(s): 66"),
+        ({"max_length": 4, "variant": "prepending"}, "no room for text beside 2 capsule"),
     ],
 )
 def test_lengths_that_do_not_fit_are_refused(
@@ -343,21 +346,23 @@ def test_lengths_that_do_not_fit_are_refused(
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "longest"),
     [
-        {"max_length": 65},
-        {"max_length": 67, "length": 3},
-        {"max_length": 4},
-        {"max_length": 64, "variant": None},
+        ({"max_length": 65}, 64),
+        ({"max_length": 67, "length": 3}, 64),
+        ({"max_length": 4}, 3),
+        ({"max_length": 64, "variant": None}, 64),
+        ({"max_length": 66, "variant": "prepending"}, 64),
+        ({"max_length": 5, "variant": "prepending"}, 3),
     ],
     ids=str,
 )
-def test_lengths_at_the_limits_train(make_run: MakeRun, options: dict[str, object]) -> None:
+def test_lengths_at_the_limits_train(
+    make_run: MakeRun, options: dict[str, object], longest: int
+) -> None:
     long = separable(8, longest=100)
     run = make_run(rows=(long, long), epochs=1, **options)
-    slots = 0 if "variant" in options else options.get("length", 1)
-    longest = max(len(row.input_ids) for row in run.train_rows)
-    assert longest + slots == options["max_length"]  # type: ignore[operator]
+    assert max(len(row.input_ids) for row in run.train_rows) == longest
     run.run()
 
 
@@ -394,14 +399,155 @@ def test_every_length_trains(make_run: MakeRun, length: int) -> None:
     assert run.reports[1].train_loss < run.reports[0].train_loss
 
 
+@pytest.mark.parametrize("layers", ["all", "latter-half", (1, 3)], ids=str)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_trains_on_any_layers(
+    make_run: MakeRun, variant: str, layers: object
+) -> None:
+    run = make_run(variant=variant, layers=layers, epochs=3)
+    run.run()
+    assert run.reports[2].train_loss < run.reports[0].train_loss
+    injections = {"all": 3, "latter-half": 1, (1, 3): 2}[layers]  # type: ignore[index]
+    learned = {name: value for name, value in run.best.items() if not name.startswith("head.")}
+    assert all(len(value) == injections for value in learned.values())
+    assert (len(learned) == 0) == (variant == "instance-only")
+
+
+@pytest.mark.parametrize(
+    ("family", "labels"),
+    [("tiny_llama", ("no", "yes")), ("tiny_t5", ("w7", "w9")), ("tiny_t5", ("w7", "w7 w9"))],
+    ids=["llama", "t5", "t5-longer-words"],
+)
+def test_every_family_learns_a_separable_task(
+    make_run: MakeRun, family: str, labels: tuple[str, str], request: pytest.FixtureRequest
+) -> None:
+    train, validation = (separable(rows, labels=labels, seed=rows) for rows in (48, 20))
+    run = make_run(
+        rows=(train, validation),
+        loaded=request.getfixturevalue(family),
+        length=4,
+        epochs=15,
+        patience=15,
+        learning_rate=0.3,
+    )
+    run.run()
+    assert run.reports[run.best_epoch - 1].validation_accuracy >= 0.9
+    right = [
+        predicted == example.label
+        for predicted, example in zip(run.predict(train), train, strict=True)
+    ]
+    assert sum(right) >= 44
+
+
+def test_layers_that_the_backbone_does_not_have_are_refused(make_run: MakeRun) -> None:
+    with pytest.raises(OptionError, match="does not lie within 1 to 3") as refused:
+        make_run(layers=[2, 4])
+    assert refused.value.field == "layers"
+
+
+def test_verbalizers_are_for_backbones_that_answer_in_words(
+    make_run: MakeRun, tiny_t5: LoadedBackbone
+) -> None:
+    with pytest.raises(OptionError) as refused:
+        make_run(verbalizers={"no": "w1", "yes": "w2"})
+    assert refused.value.field == "verbalizers"
+    make_run(loaded=tiny_t5, verbalizers={"no": "w1", "yes": "w2"}, epochs=1).run()
+
+
+class Counting(Trainable):
+    """Counts the rows that go through the backbone."""
+
+    passed = 0
+
+    def features(self, tokens: TokenBatch) -> Tensor:
+        self.passed += len(tokens)
+        return super().features(tokens)
+
+
+class Forgetting(Counting):
+    """Has its features taken anew each time, whatever they depend on."""
+
+    @property
+    def fixed_features(self) -> bool:
+        return False
+
+
+def passed(run: Run) -> int:
+    """Rows that went through the backbone so far."""
+    assert isinstance(run.learner, Counting)
+    return run.learner.passed
+
+
+@pytest.mark.parametrize("variant", ["instance-only", None])
+@pytest.mark.parametrize("family", ["tiny", "tiny_llama"])
+def test_features_that_never_change_are_taken_once(
+    make_run: MakeRun, family: str, variant: str | None, request: pytest.FixtureRequest
+) -> None:
+    loaded = request.getfixturevalue(family)
+    options = {"loaded": loaded, "variant": variant, "length": 2, "epochs": 4, "patience": 4}
+    keeping, forgetting = (
+        make_run(learner=learner, **options) for learner in (Counting, Forgetting)
+    )
+    assert (passed(keeping), passed(forgetting)) == (36 + 14, 0)
+    for run in (keeping, forgetting):
+        run.run()
+    assert (passed(keeping), passed(forgetting)) == (36 + 14, 4 * (36 + 14))
+    # And the training is the same.
+    for one, other in zip(keeping.reports, forgetting.reports, strict=True):
+        assert one.train_loss == pytest.approx(other.train_loss, abs=1e-5)
+        assert one.validation_loss == pytest.approx(other.validation_loss, abs=1e-5)
+    start = make_run(**options).learner.snapshot()
+    for name, value in keeping.learner.snapshot().items():
+        assert not torch.equal(value, start[name]), name
+        torch.testing.assert_close(value, forgetting.learner.snapshot()[name], atol=1e-4, rtol=1e-4)
+    unseen = separable(20, seed=5)
+    assert keeping.predict(unseen) == forgetting.predict(unseen)
+
+
+def test_features_that_change_are_taken_at_every_step(make_run: MakeRun) -> None:
+    run = make_run(learner=Counting, variant="task-only", epochs=2)
+    assert passed(run) == 0
+    run.run()
+    assert passed(run) == 2 * (36 + 14)
+
+
+class Roomy(Trainable):
+    """Takes more of the sequence than its options say."""
+
+    identity = "roomy"
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.slots += 10
+
+
+def test_a_learner_says_what_is_not_left_to_the_text(make_run: MakeRun) -> None:
+    long = separable(8, longest=100)
+    run = make_run(rows=(long, long), learner=Roomy, max_length=40, epochs=1)
+    assert max(len(row.input_ids) for row in run.train_rows) == 40 - 11
+    run.run()
+    make_run(learner=Roomy, max_length=64 + 11)
+    with pytest.raises(OptionError, match=r"with 11 capsule token\(s\): 75"):
+        make_run(learner=Roomy, max_length=64 + 12)
+
+
+def test_the_learner_is_part_of_a_runs_identity(make_run: MakeRun, tmp_path: Path) -> None:
+    path = tmp_path / "run.pt"
+    make_run(learner=Roomy, checkpoint_path=path).epoch()
+    assert len(make_run(learner=Roomy, checkpoint_path=path).reports) == 1
+    with pytest.raises(TrainingError) as refused:
+        make_run(checkpoint_path=path)
+    assert refused.value.code == TrainingFault.CHECKPOINT_MISMATCH
+
+
 def test_prediction_uses_the_best_epoch_and_leaves_the_run_as_it_is(
     make_run: MakeRun, validation: Dataset
 ) -> None:
     run = make_run(epochs=2)
     run.run()
-    present = run.trainable.snapshot()
+    present = run.learner.snapshot()
     flip: Callable[[Tensor], Tensor] = lambda value: -value  # noqa: E731
     before = run.predict(validation)
     run.best = {name: flip(value) if "head" in name else value for name, value in run.best.items()}
     assert run.predict(validation) != before
-    assert same(run.trainable.snapshot(), present)
+    assert same(run.learner.snapshot(), present)

@@ -1,0 +1,76 @@
+"""DeBERTa v2 and v3: an encoder whose attention reads content and distance apart."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, PreTrainedModel
+
+from capsules.backbones.base import Backbone, Entry, Family
+from capsules.backbones.checkpoint import load_pretrained
+from capsules.backbones.source import BackboneSource
+from capsules.core import Reading, TokenBatch
+from capsules.functional import masked_mean, pool_weights
+
+
+class Deberta(Backbone):
+    """Capsules stand one before the text, and distances count them; the answer is the mean.
+
+    ``f = Mean(S_^N (+) H^N)``, to which the capsule's head is applied.
+    """
+
+    family: ClassVar[Family] = "encoder-only"
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__(model)
+        # Typed loosely, since transformers types submodules as any module.
+        self.embeddings: Any = model.embeddings
+        self.encoder: Any = model.encoder
+        self.max_tokens = model.config.max_position_embeddings
+
+    @classmethod
+    def load_model(cls, source: BackboneSource, dtype: torch.dtype) -> PreTrainedModel:
+        """Load with eager attention, the only one this architecture has."""
+        return load_pretrained(AutoModel, source, dtype, attention="eager")
+
+    @property
+    def layers(self) -> Sequence[nn.Module]:
+        """The encoder's layers."""
+        layers: Sequence[nn.Module] = self.encoder.layer
+        return layers
+
+    @property
+    def attentions(self) -> Sequence[nn.Module]:
+        """Inside each layer's attention block."""
+        return [layer.attention.self for layer in self.encoder.layer]
+
+    def embed(self, tokens: TokenBatch) -> Tensor:
+        """Word embeddings after their norm, and zeros where there is padding, [B, T, D]."""
+        embedded: Tensor = self.embeddings(
+            input_ids=tokens.input_ids, mask=tokens.attention_mask.long()
+        )
+        return embedded
+
+    def run(self, hidden: Tensor, entry: Entry) -> Tensor:
+        """The encoder over slots and tokens, every position seeing every marked one."""
+        relative = self.encoder.get_rel_pos(hidden)
+        distances = self.encoder.get_rel_embedding()
+        for index, layer in enumerate(self.layers):
+            mask = entry.mask(index).long()
+            entering = entry.enter(index, hidden)
+            hidden, _ = layer(
+                entering,
+                self.encoder.get_attention_mask(mask),
+                relative_pos=relative,
+                rel_embeddings=distances,
+                output_attentions=True,
+            )
+            # Some sizes have a convolution beside the first layer.
+            if index == 0 and self.encoder.conv is not None:
+                hidden = self.encoder.conv(entering, hidden, mask)
+        return hidden
+
+    def read(self, hidden: Tensor, mask: Tensor, reading: Reading | None) -> Tensor:
+        """Mean over the processed capsule and the real tokens, [B, D]."""
+        return masked_mean(hidden, pool_weights(mask, hidden.dtype))

@@ -1,0 +1,11 @@
+"""What a label may be, wherever it comes from."""
+
+from unicodedata import category
+
+# Control and format characters, and separators of lines, paragraphs and words.
+INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
+
+
+def is_blank(label: str) -> bool:
+    """Whether a label shows nothing to a person: white space, zero-width characters and the like."""
+    return all(category(character) in INVISIBLE for character in label)

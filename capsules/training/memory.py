@@ -1,0 +1,33 @@
+"""Tells a lack of memory from other failures, and finds what would fit."""
+
+from collections.abc import Callable
+
+import torch
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether a device or the machine had no memory left for a tensor."""
+    # On a CPU torch raises a plain RuntimeError, which only its words tell apart.
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def largest_that_fits(attempt: Callable[[int], object], too_many: int) -> int:
+    """The largest of ``too_many / 2, too_many / 4, ...`` that has room; 0 where not even 1 has.
+
+    Args:
+        attempt: tries a number, and raises for lack of memory where it is too high.
+        too_many: a number that is known to be.
+    """
+    size = too_many // 2
+    while size:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        try:
+            attempt(size)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        else:
+            return size
+        size //= 2
+    return 0

@@ -1,0 +1,57 @@
+"""A learned convolution of the layer's input instead of its plain mean."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from capsules.core import Geometry
+from capsules.variants.base import start_vectors
+from capsules.variants.pool import Pool
+
+KERNEL = 5
+
+
+class Extraction:
+    """``S^i_j = p^i_j + Mean(Conv^i(S_^{i-1} (+) H^{i-1}))``, a depthwise convolution.
+
+    ``Conv(x)_t = b + sum_j w_j * x_{t+j-2}`` over the counted positions, with zeros beyond them.
+    """
+
+    name: ClassVar[str] = "extraction"
+
+    def shapes(
+        self, geometry: Geometry, injections: int, length: int
+    ) -> dict[str, tuple[int, ...]]:
+        """``capsule`` [injections, length, D] and the convolution's weight and bias."""
+        width = geometry.hidden_size
+        return {
+            "capsule": (injections, length, width),
+            "extraction.weight": (injections, width, KERNEL),
+            "extraction.bias": (injections, width),
+        }
+
+    def slots(self, length: int) -> int:
+        """One position a token."""
+        return length
+
+    def initial(
+        self, geometry: Geometry, injections: int, length: int, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """A convolution that changes nothing, so that training starts where addition does."""
+        shapes = self.shapes(geometry, injections, length)
+        weight = torch.zeros(shapes["extraction.weight"])
+        weight[:, :, KERNEL // 2] = 1.0
+        return {
+            "capsule": start_vectors(geometry, injections, length, generator),
+            "extraction.weight": weight,
+            "extraction.bias": torch.zeros(shapes["extraction.bias"]),
+        }
+
+    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
+        """Add the mean of the convolved input to each learned vector, giving [b, length, D]."""
+        means = pool.shifted_means(KERNEL)
+        convolved = torch.einsum("bdk,bkd->bd", tensors["extraction.weight"], means)
+        extracted = convolved + tensors["extraction.bias"]
+        return tensors["capsule"] + extracted.unsqueeze(1)

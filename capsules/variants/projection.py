@@ -1,0 +1,53 @@
+"""A learned low-rank map of the layer's mean."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from capsules.core import Geometry
+from capsules.variants.base import start_vectors
+from capsules.variants.pool import Pool
+
+RANK = 8
+
+
+class Projection:
+    """``S^i_j = p^i_j + U^i V^i Mean(S_^{i-1} (+) H^{i-1})`` with U, V of rank 8, no bias."""
+
+    name: ClassVar[str] = "projection"
+
+    def shapes(
+        self, geometry: Geometry, injections: int, length: int
+    ) -> dict[str, tuple[int, ...]]:
+        """``capsule`` [injections, length, D], V (`down`) and U (`up`)."""
+        width = geometry.hidden_size
+        return {
+            "capsule": (injections, length, width),
+            "projection.down": (injections, RANK, width),
+            "projection.up": (injections, width, RANK),
+        }
+
+    def slots(self, length: int) -> int:
+        """One position a token."""
+        return length
+
+    def initial(
+        self, geometry: Geometry, injections: int, length: int, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """U is zero and V random, as low-rank adapters start: first there is no instance term."""
+        shapes = self.shapes(geometry, injections, length)
+        vectors = start_vectors(geometry, injections, length, generator)
+        down = torch.randn(shapes["projection.down"], generator=generator)
+        return {
+            "capsule": vectors,
+            "projection.down": down * geometry.hidden_size**-0.5,
+            "projection.up": torch.zeros(shapes["projection.up"]),
+        }
+
+    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
+        """Add the mapped mean to each learned vector, giving [b, length, D]."""
+        lowered = torch.bmm(tensors["projection.down"], pool.mean.unsqueeze(2))
+        mapped = torch.bmm(tensors["projection.up"], lowered)
+        return tensors["capsule"] + mapped.transpose(1, 2)
