@@ -1,0 +1,1 @@
+"""Established methods to compare capsules with, all of them through the PEFT library."""
