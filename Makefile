@@ -16,7 +16,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 
 ZOO_DATA ?= ../shared/data
 IMAGE ?= capsule-server:local
-TORCH_VARIANT ?= cpu
+TORCH_VARIANT ?= auto
 TORCH_INDEX_URL ?=
 PYTEST_ARGS ?=
 
@@ -74,14 +74,19 @@ coverage: $(INSTALLED) ## Run the tests and report the lines and branches they m
 bench: $(INSTALLED) ## Run every benchmark; results go to benchmarks/results.
 	$(BIN)/python -m benchmarks
 
+.PHONY: reproduce
+reproduce: $(INSTALLED) ## Rerun the published comparisons on ZOO_DATA into build/reproduce; resumable.
+	$(BIN)/capsule reproduce --data "$(ZOO_DATA)" $(REPRODUCE_ARGS)
+
 .PHONY: zoo
-zoo: $(INSTALLED) ## Retrain the shipped capsules from the datasets in ZOO_DATA; resumable.
+zoo: $(INSTALLED) ## Retrain the shipped capsules from the datasets in ZOO_DATA, then update the README; resumable.
 	@test -d "$(ZOO_DATA)" || { \
 		echo "No datasets in $(ZOO_DATA): name their folder with make zoo ZOO_DATA=FOLDER" >&2; exit 1; }
-	$(BIN)/python -m capsules.zoo --data "$(ZOO_DATA)"
+	$(BIN)/python -m capsules.zoo --data "$(ZOO_DATA)" --retrain
+	$(BIN)/python -m capsules.zoo --table README.md
 
 .PHONY: image
-image: ## Build the container image: IMAGE, TORCH_VARIANT (cpu or cuda), TORCH_INDEX_URL.
+image: ## Build the container image: IMAGE, TORCH_VARIANT (auto, cpu or cuda), TORCH_INDEX_URL.
 	docker build --tag "$(IMAGE)" \
 		--build-arg TORCH_VARIANT="$(TORCH_VARIANT)" \
 		--build-arg TORCH_INDEX_URL="$(TORCH_INDEX_URL)" .

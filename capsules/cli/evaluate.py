@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capsules.artefact.checks import check_backbone
+from capsules.artefact.disk import read_bytes
 from capsules.artefact.file import digest, parse
 from capsules.artefact.reference import reference
 from capsules.cli.backbone import load_backbone
@@ -38,7 +39,7 @@ def run(request: Evaluation, output: Output) -> None:
         CommandError: an option cannot be used.
         CapsuleError: the capsule, the data or the backbone cannot be.
     """
-    artefact = request.file.read_bytes()
+    artefact = read_bytes(request.file)
     capsule = parse(artefact)
     reader = Reader(
         fields=Template(capsule.manifest.template).fields,

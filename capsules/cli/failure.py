@@ -1,5 +1,9 @@
 """How a command fails: one message on standard error, and an exit code that scripts can trust."""
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import typer
@@ -11,6 +15,8 @@ from capsules.errors import CapsuleError, OptionError
 FAILURE = 1
 MISUSE = 2
 INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""What a shell reports of a program that SIGPIPE ended, as it ends most whose reader has gone."""
 
 
 class CommandError(Exception):
@@ -42,11 +48,31 @@ class UsageError(CommandError):
 class Commands(TyperGroup):
     """A group whose commands report what they raise on purpose; anything else is a traceback."""
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Read the command line, which shows the help where it asks for it.
+
+        Raises:
+            typer.Exit: nobody reads it.
+        """
+        with leaving_with_the_reader():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
 
         Raises:
             typer.Exit: the command failed, after saying why.
+        """
+        with leaving_with_the_reader():
+            return self.attempt(ctx)
+
+    def attempt(self, ctx: Any) -> Any:
+        """Run the command, and say why it failed if it did.
+
+        Raises:
+            typer.Exit: it did.
         """
         try:
             return super().invoke(ctx)
@@ -57,3 +83,23 @@ class Commands(TyperGroup):
             complain(error.message, error.code)
             misused = isinstance(error, OptionError)
             raise typer.Exit(MISUSE if misused else FAILURE) from error
+
+
+@contextmanager
+def leaving_with_the_reader() -> Iterator[None]:
+    """Leave without a word where nobody reads what is written, as in `capsule list | head -1`.
+
+    Raises:
+        typer.Exit: it is so.
+    """
+    try:
+        yield
+    except (BrokenPipeError, SystemExit) as error:
+        # Rich, which shows the help and the tables, leaves with 1 instead.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        # What is left in the buffers would be tried once more on exit, with a complaint.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        raise typer.Exit(BROKEN_PIPE) from error

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import Group
 from rich.table import Table
 
+from capsules.artefact.disk import read_bytes
 from capsules.artefact.file import Capsule, digest, parse
 from capsules.cli.output import Output, cell, pairs_table
 
@@ -17,9 +18,9 @@ def run(file: Path, output: Output) -> None:
     """Check a capsule file and show what is in it.
 
     Raises:
-        ArtefactError: it is malformed.
+        ArtefactError: it is malformed, or cannot be read.
     """
-    data = file.read_bytes()
+    data = read_bytes(file)
     capsule = parse(data)
     tensors = {
         name: {"shape": list(tensor.shape), "dtype": str(tensor.dtype).removeprefix("torch.")}
@@ -56,6 +57,7 @@ def facts_of(capsule: Capsule, document: dict[str, Any]) -> Iterator[tuple[str, 
     yield "fingerprint", manifest.backbone.fingerprint
     yield "variant", manifest.variant
     yield "length", manifest.length
+    yield "layers", layers_text(manifest.layers)
     yield "template", manifest.template
     yield "max_length", manifest.max_length
     yield "golden", len(manifest.golden)
@@ -83,6 +85,11 @@ def tensor_table(tensors: dict[str, dict[str, Any]]) -> Table:
     for name, tensor in tensors.items():
         table.add_row(cell(name), shape_text(tensor["shape"]), tensor["dtype"])
     return table
+
+
+def layers_text(choice: str | list[int]) -> str:
+    """A choice of layers for people, such as `odd` or `1,3`."""
+    return choice if isinstance(choice, str) else ",".join(map(str, choice))
 
 
 def shape_text(shape: list[int]) -> str:

@@ -14,7 +14,7 @@ from capsules.artefact.checks import check_manifest
 from capsules.artefact.file import digest, dump
 from capsules.artefact.manifest import Manifest
 from capsules.artefact.reference import reference
-from capsules.backbones.base import BackboneInfo
+from capsules.backbones.base import BackboneInfo, LoadedBackbone
 from capsules.cli.backbone import load_backbone
 from capsules.cli.data import (
     Reader,
@@ -33,6 +33,7 @@ from capsules.evaluation.metrics import Report
 from capsules.training.config import TrainingConfig
 from capsules.training.finish import finish
 from capsules.training.run import Run
+from capsules.training.trainable import words
 from capsules.variants.registry import variant
 
 MAX_SHOWN = 100
@@ -91,7 +92,7 @@ def run(request: Training, output: Output) -> None:
     splits = read_splits(request, config)
     loaded = load_backbone(request.backbone, request.device, request.threads)
     config = fitted(config, request.options, loaded.info)
-    rehearse(config, splits.train.labels, loaded.info)
+    rehearse(config, splits.train.labels, loaded)
     bar = TrainingBar(config.epochs)
     training = Run(
         loaded, config, splits.train, splits.validation, checkpoint_path=checkpoint, watcher=bar
@@ -113,10 +114,32 @@ def config_from(options: Mapping[str, Any]) -> TrainingConfig:
     Raises:
         UsageError: naming every one that cannot be used.
     """
+    given = {name: value for name, value in options.items() if value is not None}
+    if "layers" in given:
+        given["layers"] = layer_choice(given["layers"])
+    if "verbalizers" in given:
+        given["verbalizers"] = dict(label_and_word(one) for one in given["verbalizers"])
     try:
-        return TrainingConfig(**{k: value for k, value in options.items() if value is not None})
+        return TrainingConfig(**given)
     except ValidationError as error:
         raise usage_error_of(error) from error
+
+
+def layer_choice(text: str) -> str | list[str]:
+    """A name as it is, numbers one by one."""
+    return text.split(",") if text[:1].isdigit() else text
+
+
+def label_and_word(text: str) -> tuple[str, str]:
+    """The two sides of ``LABEL=WORD``; the word holds no equals sign, the label may.
+
+    Raises:
+        UsageError: a side is missing.
+    """
+    label, _, word = text.rpartition("=")
+    if not label or not word:
+        raise UsageError(f"--word {shown(text)}: write LABEL=WORD, such as positive=good.")
+    return label, word
 
 
 def usage_error_of(error: ValidationError) -> UsageError:
@@ -203,7 +226,7 @@ def fitted(
     return config.model_copy(update={"max_length": min(config.max_length, longest)})
 
 
-def rehearse(config: TrainingConfig, labels: Sequence[str], info: BackboneInfo) -> None:
+def rehearse(config: TrainingConfig, labels: Sequence[str], loaded: LoadedBackbone) -> None:
     """Refuse now what would be refused when the trained capsule is written.
 
     Raises:
@@ -214,10 +237,12 @@ def rehearse(config: TrainingConfig, labels: Sequence[str], info: BackboneInfo) 
         manifest = Manifest(
             task=config.task,
             description=config.description,
-            backbone=reference(info),
+            backbone=reference(loaded.info),
             variant=config.variant,
             length=config.length,
+            layers=config.layers if isinstance(config.layers, str) else list(config.layers),
             labels=list(labels),
+            verbalizers=words(loaded, config, labels),
             template=config.template,
             max_length=config.max_length,
         )

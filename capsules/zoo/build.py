@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,6 +16,7 @@ from capsules.training.finish import finish
 from capsules.training.run import Run
 from capsules.zoo.recipe import Recipe
 
+Kind = Literal["capsule", "head"]
 SPLITS = ("train", "validation", "test")
 
 
@@ -66,6 +68,14 @@ class Places:
     def result(self, recipe: Recipe, seed: int) -> Path:
         """The file of one run's result."""
         return self.results / f"{recipe.task}-{seed}.json"
+
+    def checkpoint(self, recipe: Recipe, seed: int, kind: Kind) -> Path:
+        """The file that an unfinished run goes on from."""
+        return self.work / f"{recipe.task}-{seed}-{kind}.pt"
+
+    def checkpoints(self, recipe: Recipe, seed: int) -> list[Path]:
+        """Those of the capsule and of the linear head beside it."""
+        return [self.checkpoint(recipe, seed, kind) for kind in get_args(Kind)]
 
 
 def build(
@@ -123,13 +133,13 @@ def measure(
 ) -> tuple[Run, Measured]:
     """Train one run and measure its best epoch on the test rows."""
     train, validation, test = splits
-    kind = "capsule" if capsule else "head"
+    kind: Kind = "capsule" if capsule else "head"
     run = Run(
         loaded,
         recipe.config(seed, capsule=capsule),
         train,
         validation,
-        checkpoint_path=places.work / f"{recipe.task}-{seed}-{kind}.pt",
+        checkpoint_path=places.checkpoint(recipe, seed, kind),
         watcher=watcher,
     )
     run.run()

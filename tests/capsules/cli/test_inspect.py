@@ -42,6 +42,18 @@ def test_a_pipe_gets_a_line_for_each_fact(file):
     assert sum(line.startswith("label\t") for line in lines) == 30
 
 
+@pytest.mark.parametrize(
+    ("layers", "shown"), [("latter-half", "latter-half"), ([1, 3], "1,3"), ("all", "all")], ids=str
+)
+def test_how_tokens_are_formed_and_where_is_shown(layers, shown, info, tmp_path):
+    path = tmp_path / "task.safetensors"
+    path.write_bytes(dump(random_capsule(info, variant="projection", layers=layers)))
+    lines = invoke("inspect", path).stdout.splitlines()
+    assert "variant\tprojection" in lines
+    assert f"layers\t{shown}" in lines
+    assert invoke_json("inspect", path)["manifest"]["layers"] == layers
+
+
 def test_a_terminal_gets_tables_with_the_first_labels(file):
     result = invoke("inspect", file, terminal=True)
     assert result.exit_code == 0

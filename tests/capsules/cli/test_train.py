@@ -93,6 +93,25 @@ def test_every_option_reaches_the_manifest(tmp_path, tiny, monkeypatch):
     assert lines["test_accuracy"] == f"{record.metrics['test_accuracy']:.4f}"
 
 
+def test_labels_are_words_on_a_backbone_that_answers_in_words(data, options, tiny_t5):
+    given = [*options, "--backbone", tiny_t5.info.path]
+    invoke_json("train", data, *given)
+    capsule = read(Path("parity.safetensors"))
+    assert capsule.manifest.verbalizers == {"even": "even", "odd": "odd"}
+    assert capsule.tensors.keys() == {"capsule"}
+    shown = invoke_json(*("evaluate", "parity.safetensors", data, "--backbone", tiny_t5.info.path))
+    assert [score["label"] for score in shown["per_class"]] == ["even", "odd"]
+
+
+def test_labels_that_are_the_same_word_are_refused_before_any_work(data, options, tiny_t5):
+    data.write_bytes(as_jsonl([{**row, "label": row["label"][:1]} for row in rows(30)]))
+    data.write_bytes(data.read_bytes() + as_jsonl([{"text": "w1", "label": "E"}] * 20))
+    result = invoke("train", data, *options, "--backbone", tiny_t5.info.path)
+    told = refusal(result, 1, "invalid_labels")
+    assert "give them different words" in told
+    assert list(Path.cwd().iterdir()) == [data]
+
+
 def test_a_terminal_gets_a_table_a_bar_and_the_next_step(data, options):
     result = invoke("train", data, *options, terminal=True)
     assert result.exit_code == 0

@@ -13,6 +13,7 @@ from capsules.data.base import Dataset, RowProblem
 from capsules.data.limits import Limits
 from capsules.data.reader import DataFormat, format_of, load, read
 from capsules.errors import DataError, OptionError
+from capsules.labels import is_blank
 from tests.support.rows import as_csv, as_jsonl
 
 ROWS = [{"text": f"row {i}", "label": "odd" if i % 2 else "even"} for i in range(40)]
@@ -258,7 +259,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40
     lambda text: not text.isspace()
 )
 LABEL = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
-    lambda text: text.strip() == text
+    lambda text: text.strip() == text and not is_blank(text)
 )
 
 

@@ -33,6 +33,7 @@ def test_a_good_row_keeps_only_its_fields_and_their_text():
         ({"premise": "a" * 131_073}, "field 'premise' has 131,073 characters; at most 131,072"),
         ({"label": None}, "no label: field 'label' is missing"),
         ({"label": "  "}, "no label: field 'label' is empty"),
+        ({"label": "\u200b"}, "no label: field 'label' is empty"),
         ({"label": 1.5}, "label 'label' is a number, not a string, integer or boolean"),
         ({"label": ["yes"]}, "label 'label' is an array, not a string, integer or boolean"),
         ({"label": "a" * 5000}, "label 'label' has 5,000 characters; at most 256"),
@@ -79,6 +80,7 @@ def test_equal_labels_share_one_string():
         (("a",), "label", (), "labels"),
         (("a",), "label", ("x", "x"), "labels"),
         (("a",), "label", ("x", " y"), "labels"),
+        (("a",), "label", ("x", "\u200b"), "labels"),
     ],
 )
 def test_unusable_schemas_are_refused_by_option(fields, label_field, labels, at_fault):

@@ -1,0 +1,1 @@
+"""Reruns the published comparisons: sets, methods, seeds, and what came out as tables."""

@@ -1,0 +1,142 @@
+import re
+
+import pytest
+
+from capsules.reproduce.claims import (
+    all_pairs,
+    as_lines,
+    claims,
+    comparisons,
+    conclusion,
+)
+from capsules.reproduce.record import Frozen
+
+
+@pytest.fixture
+def rows(make_row):
+    """The instance term helps on cb, hurts on copa, is open on rte, has one seed on trec."""
+    scores = {
+        ("cb", "capsule"): (0.9, 0.91, 0.9),
+        ("cb", "task-only"): (0.7, 0.7, 0.7),
+        ("copa", "capsule"): (0.5, 0.51, 0.5),
+        ("copa", "task-only"): (0.6, 0.6, 0.6),
+        ("rte", "capsule"): (0.6, 0.5, 0.7),
+        ("rte", "task-only"): (0.6, 0.6, 0.6),
+        ("trec", "capsule"): (0.9,),
+        ("trec", "task-only"): (0.8,),
+        ("cb", "lora"): (0.8, 0.8, 0.8),
+    }
+    return [
+        make_row(task, method, seed, score)
+        for (task, method), found in scores.items()
+        for seed, score in enumerate(found)
+    ]
+
+
+def by_text(rows, beginning):
+    return next(one for one in claims(rows) if one.text.startswith(beginning))
+
+
+def test_conclusion_names_the_sets_of_each_verdict(rows):
+    text = conclusion(all_pairs(rows, "task-only"))
+    assert text == (
+        "The seeds show that the instance term helps over task-only on cb. They show that it "
+        "hurts on copa. They disagree too much to tell on rte. There is only one seed, which "
+        "decides nothing, on trec. The mean difference over 4 sets is +0.052."
+    )
+
+
+def test_conclusion_says_first_where_nothing_helps(rows):
+    pairs = [one for one in all_pairs(rows, "task-only") if one.task == "copa"]
+    assert conclusion(pairs) == (
+        "On no set do the seeds show that the instance term helps over task-only. They show that "
+        "it hurts on copa. The mean difference over 1 set is -0.097."
+    )
+
+
+def test_conclusion_without_runs_says_so():
+    assert "No set has been run" in conclusion([])
+
+
+def test_instance_term_is_judged_set_by_set(rows):
+    claim = by_text(rows, "Its instance term helps")
+    assert claim.verdict == "support it on cb; contradict it on copa; leave it open on rte, trec"
+    assert "cb +0.203 (+0.189 to +0.218)" in claim.evidence
+    assert "trec +0.100 (one seed)" in claim.evidence
+
+
+def test_parameters_are_compared(rows):
+    claim = by_text(rows, "It trains one vector")
+    assert claim.verdict == "support it"
+    assert "0.3 % of the backbone" in claim.evidence
+    assert "lora trains 20.0 times as many" in claim.evidence
+    assert "prompt-tuning" not in claim.evidence
+
+
+def test_range_of_shares_is_told(rows, make_row):
+    rows = [*rows, make_row("sst2", trainable_parameters=9_000)]
+    assert "0.3 % to 0.9 % of the backbone" in by_text(rows, "It trains one vector").evidence
+
+
+def test_time_is_no_claim_without_a_search(rows, make_row):
+    assert "an epoch alone: lora takes 1.00 times" in by_text(rows, "It trains faster").evidence
+    slow = [row for row in rows if row.method != "lora"]
+    slow.append(make_row("cb", "lora", 0, 0.8, seconds=18.0))
+    assert "lora takes 3.00 times" in by_text(slow, "It trains faster").evidence
+
+
+def test_what_was_not_run_is_not_claimed(rows):
+    only = [row for row in rows if row.method == "task-only"]
+    assert {one.verdict for one in claims(only)} == {
+        "do not say",
+        "cannot say",
+        "cannot say for some",
+    }
+    published = by_text(rows, "Its published scores")
+    assert published.verdict == "cannot say"
+    assert "T5-Base and T5-Large, Llama-3.2-1B, Qwen2.5" in published.evidence
+
+
+def test_sets_that_are_missing_or_partial_are_named(rows, make_row):
+    rows = [*rows, make_row("boolq", note="64 of the 9,427 published training rows")]
+    claim = by_text(rows, "Its scores on all")
+    assert "not run: multirc, wic, csqa" in claim.evidence
+    assert "boolq (64 of the 9,427" in claim.evidence
+
+
+def test_every_set_whole_is_told_too(make_row):
+    names = ("boolq", "cb", "copa", "multirc", "rte", "wic", "csqa")
+    claim = by_text([make_row(name) for name in names], "Its scores on all")
+    assert claim.evidence == "every set, with all published rows"
+
+
+def other(configuration, **backbone):
+    changed = Frozen(**{**configuration.backbone.model_dump(), **backbone})
+    return configuration.model_copy(update={"backbone": changed})
+
+
+def test_backbones_are_never_mixed(rows, make_row, configuration):
+    t5 = other(configuration, id="t5-base", architecture="t5")
+    rows = [
+        *rows,
+        make_row("cb", "capsule", 0, 0.5, configuration=t5),
+        make_row("cb", "task-only", 0, 0.6, configuration=t5),
+    ]
+    names = [one.task for one in all_pairs(rows, "task-only")]
+    assert "cb (tiny/encoder)" in names
+    assert "cb (t5-base)" in names
+    published = by_text(rows, "Its published scores")
+    assert published.verdict == "say something for the backbones that were run"
+    assert published.evidence.endswith("not run on: Llama-3.2-1B, Qwen2.5")
+
+
+def test_settings_of_one_backbone_are_told_apart(make_row, configuration):
+    settings = configuration.settings.model_copy(update={"epochs": 9})
+    longer = configuration.model_copy(update={"settings": settings})
+    names = list(comparisons([make_row(), make_row(configuration=longer)]))
+    assert [re.findall(r"epochs (\d)", name) for name in names] == [["3"], ["9"]]
+
+
+def test_claims_are_a_table(rows):
+    head, body = as_lines(claims(rows))
+    assert {len(row) for row in body} == {len(head)}

@@ -1,0 +1,114 @@
+from pathlib import Path
+
+import pytest
+
+from capsules.errors import DataError
+from capsules.reproduce.__main__ import main
+from capsules.reproduce.page import section
+from capsules.reproduce.report import (
+    BEGIN,
+    DOCUMENT,
+    END,
+    NOTHING,
+    images,
+    insert,
+    parts,
+    read_files,
+    write_report,
+)
+
+ROOT = Path(__file__).resolve().parents[3]
+NAMES = ("instance term", "claims", "runs")
+PLACES = "".join(f"## {name}\n{BEGIN.format(name=name)}\nold\n{END}\n" for name in NAMES)
+
+
+@pytest.fixture
+def docs(tmp_path, make_row):
+    """A folder with a page that has a place for every part, and runs to put there."""
+    (tmp_path / "results").mkdir()
+    rows = [make_row("cb", method, seed) for method in ("capsule", "task-only") for seed in (0, 1)]
+    lines = "".join(row.model_dump_json() + "\n" for row in rows)
+    (tmp_path / "results" / "tiny.jsonl").write_text(lines)
+    (tmp_path / DOCUMENT).write_text(f"Before.\n{PLACES}After.\n")
+    return tmp_path
+
+
+def test_runs_are_written_up_between_their_marks(docs):
+    written = write_report(docs)
+    text = (docs / DOCUMENT).read_text()
+    rows = read_files(docs / "results")["tiny"]
+    assert text.startswith("Before.\n")
+    assert text.endswith("After.\n")
+    assert "old" not in text
+    assert section(rows) in text
+    assert "They disagree too much to tell on cb." in text
+    assert [path.name for path in written] == [
+        "results-tiny-parameters.png",
+        "results-tiny-time.png",
+        DOCUMENT,
+    ]
+
+
+def test_pictures_that_the_page_shows_are_there(docs):
+    write_report(docs)
+    links = [part.split(")")[0] for part in images("tiny").split("](")[1:]]
+    assert len(links) == 2
+    assert all((docs / link).exists() for link in links)
+
+
+def test_writing_twice_changes_nothing(docs):
+    paths = write_report(docs)
+    before = [path.read_bytes() for path in paths]
+    write_report(docs)
+    assert [path.read_bytes() for path in paths] == before
+
+
+def test_without_runs_the_page_says_so(tmp_path):
+    assert set(parts({}).values()) == {NOTHING}
+    (tmp_path / DOCUMENT).write_text(PLACES)
+    assert write_report(tmp_path) == [tmp_path / DOCUMENT]
+
+
+def test_runs_without_the_pair_in_question_have_no_table(make_row):
+    found = parts({"tiny": [make_row()]})
+    assert found["instance term"].startswith("No set has been run")
+    assert "|" not in found["instance term"]
+
+
+@pytest.mark.parametrize("document", ["", BEGIN.format(name="runs"), PLACES.replace("-->", "")])
+def test_page_needs_a_place_for_each_part(document):
+    with pytest.raises(DataError, match="no place for 'runs'"):
+        insert(document, {"runs": "new"})
+
+
+def test_file_of_several_configurations_is_refused(docs, make_row, configuration):
+    settings = configuration.settings.model_copy(update={"epochs": 9})
+    longer = configuration.model_copy(update={"settings": settings})
+    path = docs / "results" / "tiny.jsonl"
+    path.write_text(path.read_text() + make_row(configuration=longer).model_dump_json() + "\n")
+    with pytest.raises(DataError, match="several configurations"):
+        write_report(docs)
+
+
+def test_command_writes_the_page(docs, capsys):
+    (docs / "results" / "tiny.jsonl").unlink()
+    assert main(["--report", "--docs", str(docs)]) == 0
+    assert str(docs / DOCUMENT) in capsys.readouterr().out.replace("\n", "")
+    (docs / DOCUMENT).write_text("")
+    assert main(["--report", "--docs", str(docs)]) == 1
+    assert main(["--report", "--docs", str(docs / "absent")]) == 1
+
+
+def test_command_needs_to_be_told_what_to_do():
+    with pytest.raises(SystemExit, match="2"):
+        main([])
+
+
+def test_page_of_the_project_is_that_of_its_runs():
+    """Whoever records runs also writes them up."""
+    document = (ROOT / "docs" / DOCUMENT).read_text()
+    files = read_files(ROOT / "docs" / "results")
+    assert insert(document, parts(files)) == document
+    for stem in files:
+        for plot in ("parameters", "time"):
+            assert (ROOT / "docs" / "img" / f"results-{stem}-{plot}.png").exists()
