@@ -13,6 +13,7 @@ BENCHMARKS = {
     "engine_overhead": "benchmarks.engine_overhead",
     "http_overhead": "benchmarks.http_overhead",
     "startup_memory": "benchmarks.startup_memory",
+    "training": "benchmarks.training",
 }
 
 

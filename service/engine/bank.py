@@ -8,12 +8,14 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from capsules.artefact.file import Capsule
-from capsules.backbones.base import BackboneInfo
-from capsules.errors import BackboneError, BackboneFault
+from capsules.backbones.base import LoadedBackbone, WordBackbone
 from capsules.injection import PromptGroup, Prompts
+from capsules.scoring import label_trie
 from capsules.template import Template
+from capsules.trie import LabelTrie
 from service.engine.heads import Heads, head_rows
 from service.engine.records import Served
 from service.engine.tiers import Entry, Hosted, Kind, Resident, Tiers
@@ -57,28 +59,18 @@ class Bank:
     it may be taken, serialises changes to tensors.
     """
 
-    def __init__(self, info: BackboneInfo, device: torch.device, slots: int) -> None:
+    def __init__(self, loaded: LoadedBackbone, device: torch.device, slots: int) -> None:
         """Start empty.
 
         Args:
-            info: the backbone that the capsules are for.
+            loaded: the backbone that the capsules are for.
             device: where executors expect them.
             slots: most capsules on the device; the others wait in host memory.
-
-        Raises:
-            BackboneError: capsules of its family cannot be served.
         """
-        if info.family == "encoder-decoder":
-            raise BackboneError(
-                f"The backbone {info.id!r} is an encoder-decoder, whose answers are words; only "
-                "answers from a learned head can be served. Choose an encoder-only or "
-                "decoder-only backbone.",
-                code=BackboneFault.UNSUPPORTED_FAMILY,
-            )
-        self.fingerprint = info.fingerprint
+        self.loaded = loaded
         self.device = device
         self.lock = threading.Lock()
-        self.tiers = Tiers(info.geometry, device, slots, self.lock)
+        self.tiers = Tiers(loaded.info.geometry, device, slots, self.lock)
         self.entries: dict[Served, Entry] = {}
         self.pinned = 0
         self.templates: WeakValueDictionary[str, Template] = WeakValueDictionary()
@@ -90,18 +82,23 @@ class Bank:
             capsule: checked, and of this backbone.
             version: its number within the task.
             digest: hex sha256 of its file.
+
+        Raises:
+            ArtefactError: its label words cannot be told apart by this backbone.
         """
         manifest = capsule.manifest
-        assert manifest.backbone.fingerprint == self.fingerprint, "a capsule of another backbone"
+        fingerprint = self.loaded.info.fingerprint
+        assert manifest.backbone.fingerprint == fingerprint, "a capsule of another backbone"
+        trie, head = self.head(capsule)
         tensors = Hosted(
             prompt={
                 name: tensor.unsqueeze(0)
                 for name, tensor in capsule.tensors.items()
                 if not name.startswith("head.")
             },
-            head=head_rows(capsule.tensors["head.weight"], capsule.tensors.get("head.bias")),
+            head=head,
         )
-        kind = self.tiers.kind(manifest.variant, manifest.length)
+        kind = self.tiers.kind(manifest.variant, manifest.length, manifest.injected)
         served = Served(
             task=manifest.task,
             version=version,
@@ -110,11 +107,25 @@ class Bank:
             template=self.shared(Template(manifest.template)),
             max_tokens=manifest.max_length - kind.slots,
             slots=kind.slots,
+            trie=trie,
         )
         entry = self.tiers.admit(kind, tensors)
         with self.lock:
             self.entries[served] = entry
         return served
+
+    def head(self, capsule: Capsule) -> tuple[LabelTrie | None, dict[str, Tensor]]:
+        """What scores a capsule's labels: its own head, or rows of the vocabulary and their trie.
+
+        Raises:
+            ArtefactError: see :meth:`add`.
+        """
+        words = capsule.manifest.words
+        backbone = self.loaded.backbone
+        if words is None or not isinstance(backbone, WordBackbone):
+            return None, head_rows(capsule.tensors["head.weight"], capsule.tensors.get("head.bias"))
+        trie = label_trie(self.loaded, words)
+        return trie, head_rows(backbone.word_rows(trie.tokens).cpu(), None)
 
     def shared(self, template: Template) -> Template:
         """An equal template that other capsules use already; thousands have the same."""
@@ -181,6 +192,7 @@ class Bank:
             capsules: the capsule of each row, pinned. All batches that are gathered at a time
                 must fit into `slots`.
         """
+        tries = [served.trie for served in capsules]
         with self.lock:
             entries = [self.entries[served] for served in capsules]
             assert all(entry.pins for entry in entries), "gathered capsules must be pinned"
@@ -190,14 +202,14 @@ class Bank:
             self.tiers.page_in(
                 dict.fromkeys(entry for entry in entries if isinstance(entry.place, Hosted))
             )
-            yield self.collect(entries)
+            yield self.collect(entries, tries)
         finally:
             with self.lock:
                 for entry in entries:
                     entry.leases -= 1
 
-    def collect(self, entries: Sequence[Entry]) -> Gathered:
-        """The tensors of leased, resident capsules."""
+    def collect(self, entries: Sequence[Entry], tries: Sequence[LabelTrie | None]) -> Gathered:
+        """The tensors of leased, resident capsules, and how their labels are scored."""
         places: list[Resident] = []
         rows: dict[Kind, list[int]] = {}
         for row, entry in enumerate(entries):
@@ -211,14 +223,20 @@ class Bank:
         groups = tuple(
             PromptGroup(
                 variant=kind.variant,
-                slots=kind.slots,
+                length=kind.length,
+                layers=kind.layers,
                 tensors=kind.slab.select(slots),
                 rows=members if len(rows) > 1 else None,
             )
             for kind, slots, members in zip(rows, index[::2], index[1::2], strict=True)
         )
-        spans = [(place.head, place.labels) for place in places]
-        return Gathered(Prompts(groups), Heads(spans=spans, **self.tiers.heads.tensors))
+        heads = Heads(
+            starts=[place.head for place in places],
+            counts=[place.rows for place in places],
+            tries=tries,
+            **self.tiers.heads.tensors,
+        )
+        return Gathered(Prompts(groups), heads)
 
     def stats(self) -> BankStats:
         """What it holds now."""

@@ -39,15 +39,12 @@ class Engine:
             executor: runs that backbone; the engine's alone from now on.
             config: limits and threads.
             observer: is told of the engine's work.
-
-        Raises:
-            BackboneError: the backbone's family cannot be served.
         """
         self.loaded = loaded
         self.executor = executor
         self.config = config
         self.observer = observer
-        self.bank = Bank(loaded.info, executor.device, config.bank_slots)
+        self.bank = Bank(loaded, executor.device, config.bank_slots)
         self.queue = RowQueue(config.queue_rows, config.limits(executor.device))
         self.worker = ModelThread(
             executor,
@@ -127,8 +124,8 @@ class Engine:
         except TimeoutError:
             self.observer.expired(request.pending)
             raise DeadlineExceeded(
-                f"The answer was not ready within {timeout:g} s; allow more time, send fewer texts "
-                "at once, or try again when the server is less busy.",
+                "The answer was not ready in time; send fewer texts at once, or try again when the "
+                "server is less busy.",
                 code="deadline_exceeded",
             ) from None
         except asyncio.CancelledError:

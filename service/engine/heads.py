@@ -1,7 +1,8 @@
 """Heads of any label counts, applied to the rows of one batch.
 
 The rows of all heads lie in one slab, a label a slot, the labels of a head in a row. So label
-counts need not be known in advance, and a batch may mix them as it likes.
+counts need not be known in advance, and a batch may mix them as it likes. Where labels are words,
+a slot holds the output row of one token that decides between them.
 """
 
 import math
@@ -14,7 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from capsules.core import Reading
 from capsules.functional import linear_head
+from capsules.trie import LabelTrie, reading
 from service.engine.slab import Slab
 from service.engine.transfer import Slots, to_device
 
@@ -51,47 +54,83 @@ class Heads:
     Attributes:
         weight: [R, D], the slab's.
         bias: [R], the slab's.
-        spans: for each row the first slot of its head and how many labels it has.
+        starts: for each row the first slot of its head.
+        counts: how many slots that is.
+        tries: for each row its label words, or None where its head has a slot a label.
     """
 
     weight: Tensor
     bias: Tensor
-    spans: Sequence[tuple[int, int]]
+    starts: Sequence[int]
+    counts: Sequence[int]
+    tries: Sequence[LabelTrie | None]
+
+    @property
+    def reading(self) -> Reading | None:
+        """What the backbone has to read for these rows, on the CPU."""
+        tries = [trie for trie in self.tries if trie is not None]
+        assert len(tries) in (0, len(self.tries)), "all rows are of one backbone"
+        return reading(tries) if tries else None
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """First slot and number of slots of each softmax, in the order of the features."""
+        spans = []
+        for start, count, trie in zip(self.starts, self.counts, self.tries, strict=True):
+            if trie is None:
+                spans.append((start, count))
+                continue
+            for branch in trie.branches:
+                spans.append((start, len(branch.tokens)))
+                start += len(branch.tokens)
+        return spans
 
     @torch.inference_mode()
     def probabilities(self, features: Tensor) -> list[tuple[float, ...]]:
-        """``softmax(W f + b)`` of every row, each with its own head.
+        """Probabilities of every row's labels, each row with its own head.
+
+        ``softmax(W f + b)``; where labels are words, the product over the branches on a label's way.
 
         Args:
-            features: [B, D] what the executor gives.
+            features: [M, D] what the executor gives: one a row, or one a branch of each row.
 
         Returns:
             One probability a label for each row. They are not finite where the features are not.
         """
-        if features.device.type == "cpu":
-            return self.one_by_one(features)
-        return self.together(features)
+        spans = self.spans
+        found = iter(
+            self.one_by_one(features, spans)
+            if features.device.type == "cpu"
+            else self.together(features, spans)
+        )
+        return [
+            next(found) if trie is None else trie.combine([next(found) for _ in trie.branches])
+            for trie in self.tries
+        ]
 
-    def one_by_one(self, features: Tensor) -> list[tuple[float, ...]]:
+    def one_by_one(
+        self, features: Tensor, spans: Sequence[tuple[int, int]]
+    ) -> list[tuple[float, ...]]:
         """Read each head where it lies: on a CPU, copying it first costs most of the time."""
         logits = [
             torch.addmv(
                 self.bias[start : start + labels], self.weight[start : start + labels], feature
             )
-            for (start, labels), feature in zip(self.spans, features.unbind(), strict=True)
+            for (start, labels), feature in zip(spans, features.unbind(), strict=True)
         ]
-        counts = np.array([labels for _, labels in self.spans])
+        counts = np.array([labels for _, labels in spans])
         probs = softmax_by_segment(torch.cat(logits).numpy(), counts).tolist()
         ends = np.cumsum(counts).tolist()
         return [
-            tuple(probs[end - labels : end])
-            for end, (_, labels) in zip(ends, self.spans, strict=True)
+            tuple(probs[end - labels : end]) for end, (_, labels) in zip(ends, spans, strict=True)
         ]
 
-    def together(self, features: Tensor) -> list[tuple[float, ...]]:
+    def together(
+        self, features: Tensor, spans: Sequence[tuple[int, int]]
+    ) -> list[tuple[float, ...]]:
         """Pad heads to a few sizes: on a GPU, the number of operations is what costs."""
-        order = sorted(range(len(self.spans)), key=lambda row: self.spans[row][1])
-        blocks = padded_blocks([self.spans[row] for row in order])
+        order = sorted(range(len(spans)), key=lambda row: spans[row][1])
+        blocks = padded_blocks([spans[row] for row in order])
         index = to_device([np.array(order), *map(np.ravel, blocks)], features.device)
         ordered = features.index_select(0, index[0])
         pieces = []
@@ -108,7 +147,7 @@ class Heads:
         lines = chain.from_iterable([block.shape[1]] * block.shape[0] for block in blocks)
         start = 0
         for row, width in zip(order, lines, strict=True):
-            answers[row] = tuple(values[start : start + self.spans[row][1]])
+            answers[row] = tuple(values[start : start + spans[row][1]])
             start += width
         return answers
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from capsules.template import Template
+from capsules.trie import LabelTrie
 from service.errors import ServiceError
 
 
@@ -21,6 +22,7 @@ class Served:
         template: turns named inputs into the text.
         max_tokens: longest text in tokens, special tokens included, capsule slots not.
         slots: positions that the capsule itself takes in the sequence.
+        trie: the label words, on backbones that answer in words; else None.
     """
 
     task: str
@@ -30,6 +32,7 @@ class Served:
     template: Template
     max_tokens: int
     slots: int = 1
+    trie: LabelTrie | None = None
 
 
 @dataclass(frozen=True, slots=True)

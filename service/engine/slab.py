@@ -27,10 +27,14 @@ def allocate(shape: tuple[int, ...], device: torch.device) -> Tensor:
     return torch.frombuffer(memory, dtype=torch.float32).view(shape)
 
 
+# Slots of a slab without tensors, which take no memory.
+UNLIMITED = 2**62
+
+
 class Slab:
     """Named float32 tensors [capacity, ...], whose slots are handed out in rows and taken back.
 
-    Grows by an eighth, so that about that much is idle at most, and never shrinks: slots that come
+    Grows by a sixteenth, so that about that much is idle at most, and never shrinks: slots that come
     back are handed out again first. Not thread-safe by itself, but growing is split in two, so
     that its owner can make the copy without holding up readers. A reader that has taken
     :attr:`tensors` may go on with them: the slots it knows do not change in them.
@@ -60,7 +64,7 @@ class Slab:
     def larger(self, count: int) -> dict[str, Tensor]:
         """Copies of the tensors with room for `count` slots in a row; changes nothing."""
         capacity = self.capacity
-        grown = max(self.free.tail(capacity) + count, capacity + capacity // 8)
+        grown = max(self.free.tail(capacity) + count, capacity + capacity // 16)
         copies = {}
         for name, tensor in self.tensors.items():
             copy = allocate((grown, *tensor.shape[1:]), self.device)
@@ -70,7 +74,7 @@ class Slab:
 
     def adopt(self, tensors: dict[str, Tensor]) -> None:
         """Go on with the tensors that :meth:`larger` gave."""
-        grown = next(iter(tensors.values())).shape[0]
+        grown = next((tensor.shape[0] for tensor in tensors.values()), UNLIMITED)
         self.free.give(self.capacity, grown)
         self.tensors = tensors
         self.capacity = grown

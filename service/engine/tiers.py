@@ -19,17 +19,24 @@ from service.engine.slab import Slab
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """Capsules of one variant and length, whose learned tensors have the same shapes.
+    """Capsules of one variant, length and choice of layers, which one call of the variant serves.
 
     Attributes:
         variant: how their tokens are formed.
-        slots: positions they take in the sequence.
+        length: of the capsules.
+        layers: indices of the layers they enter, from 0.
         slab: their learned tensors, heads excluded; a capsule a slot.
     """
 
     variant: Variant
-    slots: int
+    length: int
+    layers: tuple[int, ...]
     slab: Slab
+
+    @property
+    def slots(self) -> int:
+        """Positions they take in the sequence."""
+        return self.variant.slots(self.length)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +46,12 @@ class Resident:
     Attributes:
         slot: in the slab of its kind.
         head: the first of its slots in the slab of heads.
-        labels: how many they are.
+        rows: how many they are.
     """
 
     slot: int
     head: int
-    labels: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +60,8 @@ class Hosted:
 
     Attributes:
         prompt: the learned tensors by name, each [1, ...].
-        head: `weight` [L, D] and `bias` [L].
+        head: `weight` [R, D] and `bias` [R], a row a label; where labels are words, a row a token
+            of the trie.
     """
 
     prompt: Mapping[str, Tensor]
@@ -114,7 +122,7 @@ class Tiers:
         self.slots = slots
         self.lock = lock
         self.writing = threading.Lock()
-        self.kinds: dict[tuple[str, int], Kind] = {}
+        self.kinds: dict[tuple[str, int, tuple[int, ...]], Kind] = {}
         self.heads = head_slab(geometry.hidden_size, device)
         self.resident = 0
         self.host_bytes = 0
@@ -122,16 +130,17 @@ class Tiers:
         self.idle: OrderedDict[Entry, None] = OrderedDict()
         self.busy: OrderedDict[Entry, None] = OrderedDict()
 
-    def kind(self, name: str, length: int) -> Kind:
-        """The kind of a variant and length, made on first use."""
+    def kind(self, name: str, length: int, layers: tuple[int, ...]) -> Kind:
+        """The kind of a variant, length and choice of layers, made on first use."""
+        key = (name, length, layers)
         with self.writing:
-            found = self.kinds.get((name, length))
+            found = self.kinds.get(key)
             if found is None:
                 chosen = variant(name)
-                shapes = chosen.shapes(self.geometry, self.geometry.num_layers, length)
-                found = Kind(chosen, chosen.slots(length), Slab(shapes, self.device))
+                shapes = chosen.shapes(self.geometry, len(layers), length)
+                found = Kind(chosen, length, layers, Slab(shapes, self.device))
                 # Replaced rather than changed, since the statistics look at it meanwhile.
-                self.kinds = {**self.kinds, (name, length): found}
+                self.kinds = {**self.kinds, key: found}
             return found
 
     def nbytes(self) -> int:
@@ -159,16 +168,16 @@ class Tiers:
 
     def upload(self, kind: Kind, tensors: Hosted) -> Resident:
         """Copy tensors into free slots; `writing` is held."""
-        labels = tensors.head["weight"].shape[0]
+        rows = tensors.head["weight"].shape[0]
         with ExitStack() as undo:
             slot = self.claim(kind.slab, 1)
             undo.callback(self.give, kind.slab, slot, 1)
-            head = self.claim(self.heads, labels)
-            undo.callback(self.give, self.heads, head, labels)
+            head = self.claim(self.heads, rows)
+            undo.callback(self.give, self.heads, head, rows)
             kind.slab.write(slot, tensors.prompt)
             self.heads.write(head, tensors.head)
             undo.pop_all()
-        return Resident(slot, head, labels)
+        return Resident(slot, head, rows)
 
     def claim(self, slab: Slab, count: int) -> int:
         """Take slots that nobody reads, growing the slab where it is full; `writing` is held."""
@@ -203,7 +212,7 @@ class Tiers:
         self.busy.pop(entry, None)
         self.resident -= 1
         entry.kind.slab.give(place.slot, 1)
-        self.heads.give(place.head, place.labels)
+        self.heads.give(place.head, place.rows)
 
     def page_in(self, wanted: Iterable[Entry]) -> None:
         """Bring leased capsules to the device, moving out those that will be needed last.
@@ -240,7 +249,7 @@ class Tiers:
             # It may be dropped or leased meanwhile, but its slots keep what they hold.
             tensors = Hosted(
                 prompt=victim.kind.slab.read(place.slot, 1),
-                head=self.heads.read(place.head, place.labels),
+                head=self.heads.read(place.head, place.rows),
             )
             with self.lock:
                 dropped = victim not in self.idle and victim not in self.busy

@@ -16,6 +16,8 @@ logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 # reach the model early.
 TURN_ROWS = 256
 TURN_CHARACTERS = 65_536
+# Of one request, to be known again: one text under many templates is many texts.
+KNOWN_CHARACTERS = 4 * 1024 * 1024
 
 
 def turns(rows: Sequence[RowRequest], indices: Sequence[int]) -> Iterator[list[int]]:
@@ -29,7 +31,7 @@ def turns(rows: Sequence[RowRequest], indices: Sequence[int]) -> Iterator[list[i
     characters = 0
     for index in indices:
         turn.append(index)
-        characters += sum(map(len, rows[index].inputs.values()))
+        characters += rows[index].capsule.template.length(rows[index].inputs)
         if len(turn) == TURN_ROWS or characters >= TURN_CHARACTERS:
             yield turn
             turn, characters = [], 0
@@ -46,6 +48,7 @@ class Encoder:
     def __init__(self, tokeniser: Tokeniser) -> None:
         self.tokeniser = tokeniser
         self.known: dict[tuple[str, int], Encoding] = {}
+        self.known_characters = 0
 
     def encode(self, rows: Sequence[RowRequest]) -> list[Encoding | ServiceError]:
         """The encoding of each row, or why it has none; never raises."""
@@ -61,6 +64,9 @@ class Encoder:
 
     def attempt(self, rows: Sequence[RowRequest]) -> list[Encoding | ServiceError]:
         """:meth:`encode`, where anything that is not the fault of a row is raised."""
+        if self.known_characters > KNOWN_CHARACTERS:
+            self.known.clear()
+            self.known_characters = 0
         texts: list[str | ServiceError] = []
         unknown: dict[int, dict[str, None]] = {}
         for row in rows:
@@ -77,6 +83,7 @@ class Encoder:
             encodings = self.tokeniser.encode(list(new), max_tokens)
             for text, encoding in zip(new, encodings, strict=True):
                 self.known[text, max_tokens] = encoding
+                self.known_characters += len(text)
         return [
             text if isinstance(text, ServiceError) else self.judged(text, row)
             for text, row in zip(texts, rows, strict=True)

@@ -133,7 +133,7 @@ class ModelThread:
         """Gather, run, apply the heads; one answer a row."""
         tokens = pad([row.encoding for row in batch], self.pad_id)
         with self.bank.gather([row.capsule for row in batch]) as gathered:
-            features = self.executor.features(tokens, gathered.prompts)
+            features = self.executor.features(tokens, gathered.prompts, gathered.heads.reading)
             probabilities = gathered.heads.probabilities(features)
         return [answer(row, probs) for row, probs in zip(batch, probabilities, strict=True)]
 
@@ -157,11 +157,12 @@ def warm_up_shapes(limits: Limits, max_tokens: int) -> Iterator[tuple[int, int]]
 def blank_prompts(info: BackboneInfo, rows: int, device: torch.device) -> Prompts:
     """A capsule of zeros for every row."""
     addition = variant("addition")
+    layers = tuple(range(info.num_layers))
     tensors = {
         name: torch.zeros((rows, *shape), device=device)
-        for name, shape in addition.shapes(info.geometry, info.num_layers, 1).items()
+        for name, shape in addition.shapes(info.geometry, len(layers), 1).items()
     }
-    return Prompts((PromptGroup(addition, addition.slots(1), tensors),))
+    return Prompts((PromptGroup(addition, 1, layers, tensors),))
 
 
 def answer(row: Row, probs: tuple[float, ...]) -> Answer:

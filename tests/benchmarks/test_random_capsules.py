@@ -24,9 +24,9 @@ def test_capsules_are_always_the_same_but_differ(backbone):
 
 
 def test_bank_holds_them(backbone):
-    info = load(backbone, device="cpu").info
-    bank = Bank(info, torch.device("cpu"), slots=10)
-    served = fill_bank(bank, random_capsules(info, 3))
+    loaded = load(backbone, device="cpu")
+    bank = Bank(loaded, torch.device("cpu"), slots=10)
+    served = fill_bank(bank, random_capsules(loaded.info, 3))
     assert [one.task for one in served] == ["task-00000", "task-00001", "task-00002"]
     assert bank.stats().resident == 3
 

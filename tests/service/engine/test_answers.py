@@ -24,10 +24,7 @@ SHAPES = [(2, 1), (3, 1), (77, 1), (5, 2), (150, 1), (2, 4), (17, 3), (2, 1)]
 
 @pytest.fixture
 def torch_executor(loaded):
-    executor = TorchExecutor(loaded.backbone)
-    yield executor
-    # The backbone outlives the test, so its layers must come back without hooks.
-    executor.model.injector.remove()
+    return TorchExecutor(loaded.backbone)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +77,8 @@ async def test_answers_are_those_of_the_capsule_run_by_hand(
         addition = variant("addition")
         group = PromptGroup(
             addition,
-            addition.slots(capsule.manifest.length),
+            capsule.manifest.length,
+            capsule.manifest.injected,
             {"capsule": capsule.tensors["capsule"].unsqueeze(0)},
         )
         features = torch_executor.features(tokens, Prompts((group,)))

@@ -63,12 +63,12 @@ def test_free_slots_are_used_before_it_grows(slab):
 def test_at_most_an_eighth_is_idle(slab):
     for used in range(1, 2000):
         grown(slab, 1)
-        assert slab.capacity * 8 <= used * 9 + 8
+        assert slab.capacity * 16 <= used * 17 + 16
 
 
 def test_free_slots_at_the_end_count_when_it_grows(slab):
-    grown(slab, 16)
+    grown(slab, 32)
     grown(slab, 1)
-    assert slab.capacity == 18
-    assert grown(slab, 2) == 17
-    assert slab.capacity == 20
+    assert slab.capacity == 34
+    assert grown(slab, 2) == 33
+    assert slab.capacity == 36

@@ -4,7 +4,13 @@ from structlog.testing import capture_logs
 from capsules.backbones.tokeniser import Tokeniser
 from capsules.core import Encoding
 from service.engine.records import RowRequest
-from service.engine.tokenising import TURN_CHARACTERS, TURN_ROWS, Encoder, turns
+from service.engine.tokenising import (
+    KNOWN_CHARACTERS,
+    TURN_CHARACTERS,
+    TURN_ROWS,
+    Encoder,
+    turns,
+)
 from service.errors import InternalError, ServiceError
 from tests.support.backbones import words
 from tests.support.requests import rows_for, served_as
@@ -51,6 +57,18 @@ class TestTurns:
         rows = rows_for(served_as(), "a" * TURN_CHARACTERS, "b", "c" * TURN_CHARACTERS, "d")
         assert list(turns(rows, range(4))) == [[0], [1, 2], [3]]
 
+    def test_what_counts_is_the_text_in_its_template(self):
+        tripling = served_as(template="{text}{text}{text}")
+        rows = rows_for(tripling, *["a" * (TURN_CHARACTERS // 3 + 1)] * 3)
+        assert list(turns(rows, range(3))) == [[0], [1], [2]]
+        long = served_as(template="x" * 4000 + "{text}")
+        rows = rows_for(long, *["a"] * 34)
+        assert [len(turn) for turn in turns(rows, range(34))] == [17, 17]
+
+    def test_inputs_that_are_missing_or_no_fields_are_no_text(self):
+        row = RowRequest(served_as(template="{a}{b}"), {"a": "x", "c": "y" * TURN_CHARACTERS})
+        assert list(turns([row, row], range(2))) == [[0, 1]]
+
     def test_no_rows_are_no_turns(self):
         assert list(turns([], [])) == []
 
@@ -71,6 +89,22 @@ class TestEncoding:
         answers = encoder.encode(rows)
         assert encoder.encode(rows[:2]) == answers[:2]
         assert tokeniser.asked == [("w1", 64), ("w2", 64), ("w1", 8)]
+
+    def test_many_long_texts_are_not_all_kept(self, encoder, tokeniser, monkeypatch):
+        asked = []
+
+        def one_token(texts, max_tokens):
+            asked.extend(texts)
+            return [Encoding(input_ids=(1,), truncated=False) for _ in texts]
+
+        monkeypatch.setattr(tokeniser, "encode", one_token)
+        text = "a" * 100_000
+        for number in range(100):
+            row = RowRequest(served_as(template=f"{number} {{text}}"), {"text": text})
+            assert codes(encoder.encode([row]) + encoder.encode([row])) == [None, None]
+            kept = sum(len(known) for known, _ in encoder.known)
+            assert kept <= KNOWN_CHARACTERS + 2 * len(text)
+        assert len(asked) < 110
 
     def test_a_long_text_is_cut_or_refused_as_its_row_asks(self, encoder):
         capsule = served_as(max_tokens=8)
