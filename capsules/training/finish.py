@@ -8,6 +8,7 @@ import torch
 from capsules.artefact.file import Capsule
 from capsules.artefact.manifest import (
     MAX_GOLDEN,
+    MAX_GOLDEN_CHARACTERS,
     Golden,
     Manifest,
     Splits,
@@ -19,6 +20,7 @@ from capsules.data.base import Dataset
 from capsules.errors import OptionError
 from capsules.evaluation.runner import predict
 from capsules.executors.torch import TorchExecutor
+from capsules.template import Template
 from capsules.training.run import Run
 from capsules.training.trainable import Trainable
 
@@ -82,7 +84,7 @@ def record_golden(run: Run, capsule: Capsule) -> list[Golden]:
     """Answers to a few validation rows, each alone in its batch, as the replay sends them."""
     executor = TorchExecutor(run.loaded.backbone)
     recorded = []
-    for example in pick_golden(run.validation):
+    for example in pick_golden(run.validation, Template(run.config.template)):
         answer = predict(run.loaded, executor, capsule, [example.inputs])[0]
         recorded.append(
             Golden(
@@ -94,10 +96,15 @@ def record_golden(run: Run, capsule: Capsule) -> list[Golden]:
     return recorded
 
 
-def pick_golden(validation: Dataset) -> list[Example]:
-    """Up to eight rows, the first of each label in turn, then the second, and so on."""
+def pick_golden(validation: Dataset, template: Template) -> list[Example]:
+    """Up to eight rows, the first of each label in turn, then the second, and so on.
+
+    Rows that are too long for a capsule file are passed over.
+    """
     by_label: dict[str, list[Example]] = {label: [] for label in validation.labels}
     for example in validation:
+        if template.length(example.inputs) > MAX_GOLDEN_CHARACTERS:
+            continue
         by_label[example.label].append(example)
     ranked = [
         (rank, position, example)

@@ -8,6 +8,7 @@ import torch
 
 from capsules.artefact.checks import check_backbone
 from capsules.artefact.file import Capsule, dump, parse
+from capsules.artefact.manifest import MAX_GOLDEN_CHARACTERS
 from capsules.artefact.reference import reference
 from capsules.backbones.base import LoadedBackbone
 from capsules.core import Example
@@ -15,12 +16,14 @@ from capsules.data.base import Dataset
 from capsules.errors import OptionError
 from capsules.evaluation.runner import evaluate, predict
 from capsules.executors.torch import TorchExecutor
+from capsules.template import Template
 from capsules.training.finish import finish, pick_golden
 from capsules.training.run import Run
 from tests.capsules.training.conftest import MakeRun
 from tests.support.datasets import separable
 
 LABELS = ("c", "a", "b")
+TEXT = Template("{text}")
 
 
 @pytest.fixture(scope="module")
@@ -175,9 +178,18 @@ def labelled(labels: str, order: Any = None) -> Dataset:
     ],
 )
 def test_golden_examples_show_every_label_they_can(labels: str, picked: str) -> None:
-    assert " ".join(row.inputs["text"] for row in pick_golden(labelled(labels))) == picked
+    assert " ".join(row.inputs["text"] for row in pick_golden(labelled(labels), TEXT)) == picked
 
 
 def test_golden_examples_follow_the_order_of_the_labels() -> None:
-    picked = pick_golden(labelled("aabb", order=("b", "a", "none")))
+    picked = pick_golden(labelled("aabb", order=("b", "a", "none")), TEXT)
     assert [row.label for row in picked] == ["b", "a", "b", "a"]
+
+
+def test_rows_too_long_for_a_file_are_no_golden_examples() -> None:
+    longest = "x" * MAX_GOLDEN_CHARACTERS
+    rows = Dataset.of(
+        Example({"text": text}, label)
+        for text, label in ((longest + "x", "a"), (longest, "a"), ("short", "b"))
+    )
+    assert [len(row.inputs["text"]) for row in pick_golden(rows, TEXT)] == [len(longest), 5]
