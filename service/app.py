@@ -18,6 +18,7 @@ from service.api.capsules.schemas import AliasTarget
 from service.api.capsules.upload import FRAMING_BYTES
 from service.api.classify import endpoints as classify
 from service.api.classify.schemas import ClassifyRequest
+from service.api.docs import endpoints as docs
 from service.api.health import endpoints as health
 from service.api.models import endpoints as models
 from service.body import faults_of
@@ -26,6 +27,7 @@ from service.metrics import Metrics
 from service.middleware.body_limit import BodyLimit
 from service.middleware.failures import UnexpectedErrors
 from service.middleware.observer import CLIENT_GONE, RequestObserver
+from service.middleware.unread import UnreadBodies
 from service.notes import notes_of
 from service.openapi import DESCRIPTION, TITLE, document, release
 from service.problems import InvalidRequest, respond, respond_http
@@ -41,6 +43,7 @@ def create_app(
     *,
     build: Assemble = assemble,
     on_fatal: Callable[[], None] = lambda: None,
+    on_warm: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """The application.
 
@@ -48,6 +51,7 @@ def create_app(
         settings: of the server.
         build: builds what requests are served with, in the background.
         on_fatal: is called where that fails; the server should end then.
+        on_warm: is called once it is done, before the first request is served with it.
 
     Returns:
         The app; `app.state.live` is its `Live`.
@@ -56,7 +60,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[State]:
-        async with running(live, build, on_fatal):
+        async with running(live, build, on_fatal, on_warm):
             yield State(live=live)
 
     app = FastAPI(
@@ -65,15 +69,17 @@ def create_app(
         version=release(),
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.live = live
-    for feature in (classify, capsules, models, health):
+    for feature in (classify, capsules, models, health, docs):
         # Not by include_router, which would match every path once more for each request.
         app.router.routes.extend(feature.router.routes)
     app.add_middleware(BodyLimit, limit=partial(body_limit, settings))
     app.add_middleware(UnexpectedErrors)
+    app.add_middleware(UnreadBodies)
     app.add_middleware(RequestObserver, metrics=live.metrics)
     app.add_exception_handler(ServiceError, on_service_error)
     app.add_exception_handler(RequestValidationError, on_invalid_parameter)

@@ -1,8 +1,9 @@
 """Everything the server answers with an error, and the one place that speaks HTTP statuses.
 
 ServiceError
-├── BadRequest 400 · NotFound 404 · Conflict 409 · PreconditionFailed 412
-├── PayloadTooLarge 413 · UnsupportedMediaType 415 · Unprocessable 422
+├── BadRequest 400 · NotFound 404 · RequestTimeout 408 · Conflict 409
+├── PreconditionFailed 412 · PayloadTooLarge 413 · UriTooLong 414
+├── UnsupportedMediaType 415 · Unprocessable 422 · HeadersTooLarge 431
 ├── InternalError 500
 ├── Unavailable 503    full, warming or draining; carries Retry-After
 └── DeadlineExceeded 504
@@ -61,6 +62,13 @@ class NotFound(ServiceError):
     title = "Not found"
 
 
+class RequestTimeout(ServiceError):
+    """The request was not sent in the time that is given for it."""
+
+    status = 408
+    title = "Request timeout"
+
+
 class Conflict(ServiceError):
     """The request contradicts the present state."""
 
@@ -82,6 +90,13 @@ class PayloadTooLarge(ServiceError):
     title = "Payload too large"
 
 
+class UriTooLong(ServiceError):
+    """The request's path and query are longer than any route needs."""
+
+    status = 414
+    title = "URI too long"
+
+
 class UnsupportedMediaType(ServiceError):
     """The body has a content type that the route does not read."""
 
@@ -94,6 +109,13 @@ class Unprocessable(ServiceError):
 
     status = 422
     title = "Unprocessable content"
+
+
+class HeadersTooLarge(ServiceError):
+    """The request's headers are larger than any request needs."""
+
+    status = 431
+    title = "Request header fields too large"
 
 
 class InternalError(ServiceError):

@@ -13,7 +13,7 @@ from structlog.types import Processor
 from service.settings import LogFormat, LogLevel
 
 # Libraries whose everyday chatter says nothing to an operator.
-QUIET = ("httpx2", "httpcore2", "huggingface_hub", "transformers", "urllib3")
+QUIET = ("alembic", "httpx2", "httpcore2", "huggingface_hub", "transformers", "urllib3")
 
 
 def configure_logging(level: LogLevel, log_format: LogFormat) -> None:

@@ -1,5 +1,6 @@
 """Every Prometheus metric of the server, each declared once, in a registry of the app's own."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
@@ -8,9 +9,17 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from service.ranking import Ranking
+
 MEDIA_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-OTHER_TASKS = "other"
-"""The label that tasks share once the labels of their own are used up."""
+OTHER_TASKS = "_other"
+"""The label that the less busy tasks share; no task can have it as its name."""
+
+RANK_S = 60.0
+"""How often labels may change hands, each time after the metrics have been read."""
+
+UNREAD_S = 600.0
+"""After how long without a reader that happens nevertheless, so that deleted tasks are forgotten."""
 
 TIERS = ("device", "host")
 REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -58,13 +67,16 @@ class Metrics:
     """The metrics; observes the engine and the registry, from any thread.
 
     Args:
-        tasks: how many tasks get a label of their own, first come, first served.
+        tasks: how many tasks have a label of their own: the busiest.
+        clock: seconds that only ever grow.
     """
 
-    def __init__(self, tasks: int) -> None:
+    def __init__(self, tasks: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.registry = CollectorRegistry()
-        self.tasks = tasks
-        self.labelled: set[str] = set()
+        self.clock = clock
+        self.ranking = Ranking(tasks)
+        self.ranked = clock()
+        self.known: Callable[[str], bool] = lambda task: True
         self.lock = Lock()
 
         self.requests = self.counter(
@@ -165,21 +177,31 @@ class Metrics:
             code: of the error it was answered with.
             seconds: how long it took.
         """
-        for label in {self.label(task) for task in tasks} or ("",):
-            self.requests.labels(label, status).inc()
+        with self.lock:
+            self.rank_tasks(every=UNREAD_S)
+            for label in {self.label(task) for task in tasks} or ("",):
+                self.requests.labels(label, status).inc()
         self.request_seconds.labels(route).observe(seconds)
         if code is not None:
             self.refused.labels(code).inc()
 
     def label(self, task: str) -> str:
-        """A task's label: its name while there is room, then `other`."""
-        if task in self.labelled:
-            return task
-        with self.lock:
-            if len(self.labelled) >= self.tasks:
-                return OTHER_TASKS
-            self.labelled.add(task)
-        return task
+        """Count a request for a task: under its name if it is among the busiest, else `_other`."""
+        return task if self.ranking.count(task) else OTHER_TASKS
+
+    def rank_tasks(self, every: float) -> None:
+        """After so many seconds, hand labels on to the tasks that are busiest by now.
+
+        The series of a task that loses its label ends; should it get one again, it begins at 0,
+        which Prometheus takes for a restart. Its past is not added to `_other`, whose rate would
+        show a burst that never was.
+        """
+        elapsed = self.clock() - self.ranked
+        if elapsed < every:
+            return
+        self.ranked += elapsed
+        for task in self.ranking.rank(elapsed, self.known):
+            self.requests.remove_by_labels({"task": task})
 
     def row_refused(self, code: str) -> None:
         """One row of a request got an error."""
@@ -233,20 +255,31 @@ class Metrics:
 
     # --- reading ----------------------------------------------------------------------------
 
-    def watch(self, queue_depth: Callable[[], int], tiers: Callable[[], Mapping[str, int]]) -> None:
-        """Read the engine's state whenever the metrics are read.
+    def watch(
+        self,
+        queue_depth: Callable[[], int],
+        tiers: Callable[[], Mapping[str, int]],
+        known: Callable[[str], bool],
+    ) -> None:
+        """Read the server's state whenever the metrics are read.
 
         Args:
             queue_depth: rows that wait.
             tiers: capsules in memory, by tier.
+            known: whether a task exists.
         """
+        self.known = known
         self.queue_depth.set_function(queue_depth)
         for tier in TIERS:
             self.resident.labels(tier).set_function(partial(tier_of, tiers, tier))
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format; their type is `MEDIA_TYPE`."""
-        return generate_latest(self.registry)
+        text = generate_latest(self.registry)
+        # Only now, so that a series that ends has been read to its end.
+        with self.lock:
+            self.rank_tasks(every=RANK_S)
+        return text
 
 
 def tier_of(tiers: Callable[[], Mapping[str, int]], tier: str) -> int:

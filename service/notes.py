@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 KEY = "notes"
+FAULT = "fault"
+"""Where the HTTP protocol leaves, in a scope's state, why it could not read the request."""
 
 
 @dataclass(slots=True)

@@ -1,16 +1,24 @@
 """Runs the application under uvicorn, and tells by its exit code how that went."""
 
+import asyncio
+import ctypes
 import errno
+import gc
 import math
 import signal
 import socket
+import struct
+import sys
+from contextlib import suppress
 from types import FrameType
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from service.app import create_app
 from service.logs import configure_logging
+from service.protocol import BoundedProtocol
 from service.settings import Settings, unknown_variables
 from service.state import Live
 
@@ -19,6 +27,15 @@ FAILURE = 1
 BACKLOG = 2048
 KEEP_ALIVE_S = 75
 """Longer than load balancers leave connections idle, lest they use one that is being closed."""
+
+LAST_CALL_S = 0.05
+"""How long connections that were made before a shutdown may take to be accepted."""
+
+SO_ATTACH_FILTER = 26
+"""Linux's option for a packet filter, which Python has no name for."""
+
+RETURN_CONSTANT = 0x06
+"""The filter's instruction that says how many bytes of a packet to keep."""
 
 UNUSABLE_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 
@@ -39,6 +56,16 @@ class Server(uvicorn.Server):
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let nobody else in, accept those who wait at the door, and only then close it.
+
+        To close a listener resets the connections that were made and not yet accepted.
+        """
+        for listener in sockets or ():
+            deafen(listener)
+        await asyncio.sleep(LAST_CALL_S)
+        await super().shutdown(sockets)
+
     def fail(self) -> None:
         """Stop, and be remembered as failed."""
         self.failed = True
@@ -48,7 +75,7 @@ class Server(uvicorn.Server):
 def serve(settings: Settings) -> int:
     """Serve until a signal comes, or until the server cannot go on.
 
-    Takes over the process's logging and signals.
+    Takes over the process's logging, signals and garbage collection.
 
     Returns:
         0 after a graceful stop; 1 where the address cannot be listened on, or the backbone or the
@@ -74,10 +101,26 @@ def run(settings: Settings, sockets: list[socket.socket]) -> int:
     def on_fatal() -> None:
         server.fail()
 
-    app = create_app(settings, on_fatal=on_fatal)
-    config = uvicorn.Config(
+    app = create_app(settings, on_fatal=on_fatal, on_warm=settle)
+    server = Server(config_for(app, settings), app.state.live)
+    server.run(sockets)
+    return FAILURE if server.failed else SUCCESS
+
+
+def settle() -> None:
+    """Exempt what start-up left behind, which stays until the end, from garbage collection.
+
+    Collections, and above all the last ones on exit, would look through all of it in vain.
+    """
+    gc.collect()
+    gc.freeze()
+
+
+def config_for(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    return uvicorn.Config(
         app,
-        http="httptools",
+        http=BoundedProtocol,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -86,9 +129,6 @@ def run(settings: Settings, sockets: list[socket.socket]) -> int:
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
     )
-    server = Server(config, app.state.live)
-    server.run(sockets)
-    return FAILURE if server.failed else SUCCESS
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
@@ -126,11 +166,31 @@ def listen(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
+def deafen(listener: socket.socket) -> None:
+    """Let a listener hear of no more connections; those that were made can still be accepted.
+
+    A packet filter drops whatever comes to the listener itself. A client that is dropped tries again
+    after a second, and is refused once the listener is closed. Elsewhere than on Linux, nothing
+    like it exists.
+    """
+    if sys.platform != "linux":
+        return
+    drop_all = ctypes.create_string_buffer(struct.pack("HBBI", RETURN_CONSTANT, 0, 0, 0))
+    program = struct.pack("HP", 1, ctypes.addressof(drop_all))
+    with suppress(OSError):  # a kernel without filters
+        listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+
+
 def explain(error: OSError, settings: Settings) -> str:
     """Why an address cannot be listened on, and what to do about it."""
     place = f"{settings.host}:{settings.port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{place} is in use; stop what listens there, or set CAPSULE_PORT to another port."
+        return (
+            f"{place} is in use; stop what listens there, or give another --port or CAPSULE_PORT."
+        )
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"{place} is not permitted; set CAPSULE_PORT to a port from 1024."
-    return f"{place} cannot be listened on ({error.strerror}); set CAPSULE_HOST to an address of this machine."
+        return f"{place} is not permitted; give a --port or CAPSULE_PORT from 1024."
+    return (
+        f"{place} cannot be listened on ({error.strerror}); give an address of this machine as "
+        "--host or CAPSULE_HOST."
+    )

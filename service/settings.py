@@ -4,18 +4,29 @@ A flag wins over an environment variable, which wins over the default. Nothing i
 """
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ByteSize, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ByteSize,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PREFIX = "CAPSULE_"
+VARIABLE = re.compile(rf"\b{PREFIX}[A-Z_]+")
 MIB = 1024 * 1024
 
 # Read by the client commands and the compose file, which may share an environment with a server.
 NOT_OURS = frozenset({"CAPSULE_URL", "CAPSULE_TAG", "CAPSULE_GPU_PORT"})
+
+DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]{1,4})?")
 
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 LogFormat = Literal["json", "console"]
@@ -27,7 +38,8 @@ class SettingsError(ValueError):
     """The environment or the flags hold values that cannot be used.
 
     Attributes:
-        problems: one sentence for each bad value, naming its environment variable.
+        problems: one sentence for each bad value, naming the flag or environment variable that it
+            came in.
     """
 
     def __init__(self, problems: tuple[str, ...]) -> None:
@@ -38,6 +50,13 @@ class SettingsError(ValueError):
 def upper(value: object) -> object:
     """Let a level be written in any case."""
     return value.upper() if isinstance(value, str) else value
+
+
+def known_device(value: str) -> str:
+    """Hold a device to the names that there are; whether it exists shows when it is used."""
+    if not DEVICE.fullmatch(value):
+        raise ValueError("choose auto, cpu, cuda or cuda:N")
+    return value
 
 
 class Settings(BaseSettings):
@@ -64,9 +83,8 @@ class Settings(BaseSettings):
         min_length=1,
         description="The frozen backbone: `embedded`, a local folder or a hub id.",
     )
-    device: str = Field(
+    device: Annotated[str, AfterValidator(known_device)] = Field(
         default="auto",
-        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
         description="Where it runs: `auto`, `cpu`, `cuda` or `cuda:N`.",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
@@ -89,7 +107,11 @@ class Settings(BaseSettings):
         default=1024, description="Most rows of one request, after `tasks` times `text`."
     )
     max_characters: Count = Field(
-        default=100_000, description="Longest text, all of a row's inputs together."
+        default=100_000, description="Longest text of a row, in its template."
+    )
+    max_reply_bytes: Bytes = Field(
+        default=ByteSize(32 * MIB),
+        description="Most that the scores and labels of one reply may take.",
     )
     queue_rows: Count = Field(
         default=4096, description="Rows that may wait for the model, of all requests together."
@@ -110,7 +132,7 @@ class Settings(BaseSettings):
     metrics_tasks: int = Field(
         default=100,
         ge=0,
-        description="Tasks with a metric label of their own; those that come later are `other`.",
+        description="Tasks with a metric label of their own, the busiest; the rest are `_other`.",
     )
     load_zoo: bool = Field(
         default=True, description="Load the shipped capsules on the first start."
@@ -153,21 +175,40 @@ def load_settings(**flags: Any) -> Settings:
     Raises:
         SettingsError: naming every value that cannot be used.
     """
+    given = {name: value for name, value in flags.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
+        return Settings(**given)
     except ValidationError as error:
-        raise SettingsError(tuple(explain(fault) for fault in error.errors())) from error
+        raise SettingsError(tuple(explain(fault, given) for fault in error.errors())) from error
 
 
-def explain(fault: Mapping[str, Any]) -> str:
-    """One sentence on one fault that pydantic found."""
+def explain(fault: Mapping[str, Any], flags: Collection[str]) -> str:
+    """One sentence on one fault that pydantic found.
+
+    Args:
+        fault: as pydantic tells it.
+        flags: names of the settings that came as flags; the others came from the environment.
+    """
     message = str(fault["msg"]).removeprefix("Value error, ")
-    if not fault["loc"]:
-        return f"{message}."
-    return f"{PREFIX}{str(fault['loc'][0]).upper()} is {fault['input']!r}: {message}."
+    if fault["loc"]:
+        name = str(fault["loc"][0])
+        return f"{source(name, flags)} is {fault['input']!r}: {message}."
+    names = {variable(name): name for name in Settings.model_fields}
+    told = VARIABLE.sub(lambda found: source(names[found[0]], flags), message)
+    return f"{told}."
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"{PREFIX}{name.upper()}"
+
+
+def source(name: str, flags: Collection[str]) -> str:
+    """What a setting is called where its value came from."""
+    return f"--{name.replace('_', '-')}" if name in flags else variable(name)
 
 
 def unknown_variables(environment: Mapping[str, str] = os.environ) -> list[str]:
     """Environment variables with our prefix that are not settings, most likely misspelt."""
-    known = NOT_OURS.union(f"{PREFIX}{name.upper()}" for name in Settings.model_fields)
+    known = NOT_OURS.union(map(variable, Settings.model_fields))
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)

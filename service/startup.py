@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 
 import structlog
 
@@ -57,12 +57,12 @@ async def assemble(
         engine = Engine(loaded, executor, engine_config(settings), metrics)
         try:
             await engine.start()
-            registry = Registry(store, engine, loaded.info, observer=metrics)
-            await registry.load(lambda count: logger.info("capsules_read", count=count))
-            if settings.load_zoo:
-                await registry.load_zoo(zoo.artefacts())
-            metrics.watch(lambda: engine.queue_depth, lambda: tiers(engine))
-            yield Warm(engine=engine, registry=registry, backbone=facts(loaded, executor))
+            with closing(Registry(store, engine, loaded.info, observer=metrics)) as registry:
+                await registry.load(lambda count: logger.info("capsules_read", count=count))
+                if settings.load_zoo:
+                    await registry.load_zoo(zoo.artefacts())
+                metrics.watch(lambda: engine.queue_depth, lambda: tiers(engine), registry.knows)
+                yield Warm(engine=engine, registry=registry, backbone=facts(loaded, executor))
         finally:
             await engine.stop()
     finally:
@@ -109,7 +109,11 @@ def facts(loaded: LoadedBackbone, executor: Executor) -> BackboneFacts:
 
 
 async def serve_until(
-    stop: asyncio.Event, live: Live, build: Assemble, on_fatal: Callable[[], None]
+    stop: asyncio.Event,
+    live: Live,
+    build: Assemble,
+    on_fatal: Callable[[], None],
+    on_warm: Callable[[], None],
 ) -> None:
     """Warm up, serve until told to stop, and take everything down.
 
@@ -118,10 +122,12 @@ async def serve_until(
         live: is opened once all is there.
         build: builds it.
         on_fatal: is called where that fails, after the reason has been logged.
+        on_warm: is called where it does not, just before the server opens.
     """
     started = time.perf_counter()
     try:
         async with build(live.settings, live.metrics) as warm:
+            on_warm()
             live.open(warm)
             logger.info(
                 "ready",
@@ -147,11 +153,16 @@ async def serve_until(
 
 
 @asynccontextmanager
-async def running(live: Live, build: Assemble, on_fatal: Callable[[], None]) -> AsyncIterator[None]:
+async def running(
+    live: Live,
+    build: Assemble,
+    on_fatal: Callable[[], None],
+    on_warm: Callable[[], None] = lambda: None,
+) -> AsyncIterator[None]:
     """Keep a server warming up and then serving in the background; the lifespan of the app."""
     live.phase = "warming"
     stop = asyncio.Event()
-    task = asyncio.create_task(serve_until(stop, live, build, on_fatal))
+    task = asyncio.create_task(serve_until(stop, live, build, on_fatal, on_warm))
     try:
         yield
     finally:

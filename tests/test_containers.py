@@ -79,6 +79,15 @@ def test_build_arguments_are_the_dockerfile_s():
         assert set(service["build"]["args"]) <= declared
 
 
+def test_the_image_is_built_with_whatever_torch_there_is_unless_told_otherwise():
+    """Most indexes serve a CUDA build, which an insistence on a CPU build would refuse."""
+    (dockerfile,) = (one for one in instructions("ARG") if one.startswith("TORCH_VARIANT"))
+    makefile = (ROOT / "Makefile").read_text()
+    assert dockerfile == "TORCH_VARIANT=auto"
+    assert re.findall(r"^TORCH_VARIANT \?= (\w+)$", makefile, re.MULTILINE) == ["auto"]
+    assert SERVICES["capsule-server"]["build"]["args"]["TORCH_VARIANT"] == "${TORCH_VARIANT:-auto}"
+
+
 def test_image_does_not_run_as_root():
     (user,) = instructions("USER")
     assert user.split(":")[0] not in {"0", "root"}

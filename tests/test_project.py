@@ -1,6 +1,7 @@
 """The habits of the project that no linter holds."""
 
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,26 @@ def test_image_is_labelled_with_the_version():
     label = re.search(r'image\.version="([^"]+)"', (ROOT / "Dockerfile").read_text())
     assert label is not None
     assert label[1] == PROJECT["version"]
+
+
+def test_each_reply_of_the_tour_ends_its_line():
+    """A reply has no line end of its own, and the next one would be glued to it."""
+    readme = (ROOT / "README.md").read_text()
+    (tour,) = re.findall(r"^```sh\n(# Classify\..*?)^```", readme, re.MULTILINE | re.DOTALL)
+    commands = re.split(r"^(?=curl |\S*capsule |# )", tour, flags=re.MULTILINE)
+    calls = [command.strip() for command in commands if command.startswith("curl ")]
+    assert len(calls) >= 10
+    assert [call for call in calls if not call.endswith("; echo")] == []
+
+
+def test_what_training_leaves_in_the_root_is_ignored():
+    names = ["tickets.safetensors", "tickets.checkpoint"]
+    done = subprocess.run(
+        ["git", "check-ignore", *names], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 128:
+        pytest.skip("this is no git checkout")
+    assert done.stdout.split() == names
 
 
 def test_documented_verbs_exist():

@@ -8,6 +8,7 @@ from functools import cached_property
 from capsules.core import MAX_LABEL_CHARACTERS, Example
 from capsules.data.base import RowProblem
 from capsules.errors import OptionError
+from capsules.labels import is_blank
 
 # The field limit of the standard library's CSV reader, held for every format so that the same rows
 # are accepted from each.
@@ -87,7 +88,7 @@ class RowSchema:
         if not isinstance(value, str):
             return "", f"label {name!r} is {json_type(value)}, not a string, integer or boolean"
         label = value.strip()
-        if not label:
+        if is_blank(label):
             return label, f"no label: field {name!r} is empty"
         if len(label) > MAX_LABEL_CHARACTERS:
             return label, (
@@ -150,7 +151,7 @@ def require_distinct(names: Sequence[str], *, option: str) -> None:
     if not names:
         raise OptionError(f"{option} is empty; give at least one name.", field=option)
     for name in names:
-        if not name or name != name.strip():
+        if is_blank(name) or name != name.strip():
             raise OptionError(
                 f"{option} has {name!r}; a name is not empty and has no space around it.",
                 field=option,

@@ -25,7 +25,7 @@ from service.cli.replies import (
 )
 
 PAGE = 500
-PASSING = frozenset({"warming", "queue_full"})
+PASSING = frozenset({"warming", "queue_full", "busy"})
 """Codes of refusals that end by themselves within seconds."""
 
 Text = str | Mapping[str, str]

@@ -9,8 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from capsules.artefact.disk import read_bytes
 from capsules.cli.failure import FAILURE
 from capsules.cli.output import DIGEST_CHARACTERS, Output, cell, complain
+from capsules.errors import ArtefactError
 from service.cli.client import Client, ServerError
 from service.cli.replies import Stored
 
@@ -24,7 +26,7 @@ class Pushed:
     file: Path
     state: str
     stored: Stored | None = None
-    failure: ServerError | None = None
+    failure: ServerError | ArtefactError | None = None
 
     @property
     def document(self) -> dict[str, Any]:
@@ -61,7 +63,9 @@ def run(client: Client, files: Sequence[Path], output: Output) -> None:
     for file in files:
         pushed.append(push(client, file))
         failure = pushed[-1].failure
-        if failure is not None:
+        if isinstance(failure, ArtefactError):
+            complain(failure.message, failure.code)
+        elif failure is not None:
             complain(f"{file}: {failure.message}", failure.code)
             if not failure.answered:
                 break
@@ -77,8 +81,8 @@ def run(client: Client, files: Sequence[Path], output: Output) -> None:
 def push(client: Client, file: Path) -> Pushed:
     """Upload one file."""
     try:
-        stored, created = client.upload(file.read_bytes())
-    except ServerError as failure:
+        stored, created = client.upload(read_bytes(file))
+    except (ServerError, ArtefactError) as failure:
         return Pushed(file, "failed", failure=failure)
     return Pushed(file, "created" if created else "unchanged", stored=stored)
 

@@ -10,6 +10,9 @@ from capsules.cli.failure import UsageError
 from capsules.data.schema import is_unicode
 from service.cli.client import Text
 
+MAX_LINE_BYTES = 16 * 1024 * 1024
+"""Four times what a server takes in one request unless it is told otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
@@ -41,19 +44,29 @@ def inputs_from(pairs: Sequence[str]) -> Mapping[str, str]:
     return inputs
 
 
-def items_from(texts: Iterable[str], *, as_json: bool) -> Iterator[Item]:
+def items_from(texts: Iterable[str | Unreadable], *, as_json: bool) -> Iterator[Item]:
     """Texts as they are, or read as JSON."""
     for text in texts:
-        if not is_unicode(text):
+        if isinstance(text, Unreadable):
+            yield text
+        elif not is_unicode(text):
             yield Unreadable("invalid_text", "It is not valid UTF-8.")
         else:
             yield parsed(text) if as_json else text
 
 
-def lines_of(stream: BinaryIO) -> Iterator[str]:
-    """The lines of a stream without their ends; what is not UTF-8 in them as lone surrogates."""
-    for line in stream:
-        yield line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
+def lines_of(stream: BinaryIO) -> Iterator[str | Unreadable]:
+    """The lines of a stream without their ends; what is not UTF-8 in them as lone surrogates.
+
+    No more of a line than may be sent is kept, for a stream may have no ends of lines at all.
+    """
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_LINE_BYTES)
+            yield Unreadable("text_too_long", f"It has more than {MAX_LINE_BYTES:,} bytes.")
+        else:
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
 
 
 def parsed(line: str) -> Item:

@@ -1,11 +1,12 @@
-"""Refuses bodies that are too large, before or while they are read."""
+"""Refuses requests that cannot be read to their end: too large, too slow or malformed."""
 
 from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.body import too_large
-from service.notes import notes_of
+from service.errors import ServiceError
+from service.notes import FAULT, notes_of
 from service.problems import respond
 
 MAX_DIGITS = 18
@@ -17,8 +18,10 @@ Limit = Callable[[Scope], int]
 class BodyLimit:
     """Holds every body to the limit of its route, whatever the route does with it.
 
-    A body that declares its length is refused unread; one that is streamed is cut off by an
-    exception from `receive` once it has grown too large.
+    One that declares more is refused when the route begins to read it; one that is streamed is cut
+    off once it has grown too large. Both by an exception from `receive`: the application answers,
+    as it does for every error of a route. So it is with a body that the HTTP protocol could not
+    read; a head that it could not read is refused here, since it leads to no route.
     """
 
     def __init__(self, app: ASGIApp, limit: Limit) -> None:
@@ -30,20 +33,23 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        limit = self.limit(scope)
-        headers = dict(scope["headers"])
-        if declares_more(headers.get(b"content-length", b""), limit):
-            response = respond(too_large(limit), notes_of(scope))
-            if b"expect" in headers:
-                # The client holds the body back, so what comes next on this connection is unclear.
-                response.headers["connection"] = "close"
-            await response(scope, receive, send)
+        malformed: ServiceError | None = scope["state"].get(FAULT)
+        if malformed is not None:
+            await respond(malformed, notes_of(scope))(scope, receive, send)
             return
+        limit = self.limit(scope)
+        declared = dict(scope["headers"]).get(b"content-length", b"")
+        too_long = declares_more(declared, limit)
         received = 0
 
         async def counting_receive() -> Message:
             nonlocal received
+            if too_long:
+                raise too_large(limit)
             message = await receive()
+            fault: ServiceError | None = scope["state"].get(FAULT)
+            if fault is not None:
+                raise fault
             received += len(message.get("body", b""))
             if received > limit:
                 raise too_large(limit)

@@ -1,9 +1,9 @@
-"""What the registry answers when a name leads nowhere; the codes are part of the HTTP contract.
+"""What the registry answers when a name leads nowhere, or to ruins; the codes are part of the HTTP contract.
 
 Where the parts of a name came in one parameter, such as `trec@3`, `field` says which.
 """
 
-from service.errors import NotFound
+from service.errors import InternalError, NotFound
 
 
 def task_not_found(task: str) -> NotFound:
@@ -30,4 +30,13 @@ def alias_not_found(task: str, alias: str, field: str = "alias") -> NotFound:
         f"The task {task!r} has no alias {alias!r}; list its aliases to see those it has.",
         code="alias_not_found",
         field=field,
+    )
+
+
+def artefact_damaged(task: str, version: int) -> InternalError:
+    """The version is there, but not as it was stored."""
+    return InternalError(
+        f"Version {version} of task {task!r} is damaged in the store; delete it, then upload the "
+        "file again.",
+        code="artefact_damaged",
     )

@@ -1,7 +1,10 @@
 """From the bytes of an artefact to a capsule that this backbone can run, or the fault that bars it."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 from capsules.artefact.checks import check_backbone
 from capsules.artefact.file import Capsule, digest, parse
@@ -15,7 +18,7 @@ from service.store.base import VersionRecord
 UNUSABLE = "version_not_servable"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Candidate:
     """An artefact that has passed every check that needs no model.
 
@@ -33,6 +36,17 @@ class Candidate:
     def task(self) -> str:
         """The task it is for."""
         return self.capsule.manifest.task
+
+    @cached_property
+    def manifest(self) -> Mapping[str, Any]:
+        """What its manifest says, as the store keeps it and replies tell it.
+
+        Raises:
+            ValueError: that cannot be written as JSON in UTF-8, so nothing may be stored.
+        """
+        told = self.capsule.manifest.model_dump(mode="json")
+        json.dumps(told, ensure_ascii=False, allow_nan=False).encode()
+        return told
 
 
 class Intake:
@@ -52,7 +66,9 @@ class Intake:
         Raises:
             ArtefactError: with the fault of the first check that fails.
         """
-        return Candidate(capsule=self.parse(data), digest=digest(data), data=data)
+        candidate = Candidate(capsule=self.parse(data), digest=digest(data), data=data)
+        _ = candidate.manifest  # now, in a thread, since it may be large
+        return candidate
 
     def examine_stored(self, record: VersionRecord, data: bytes) -> Candidate | Refusal:
         """Check an artefact that was accepted before; disks decay, and backbones are swapped."""

@@ -1,7 +1,10 @@
 """One change of a task at a time."""
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from weakref import WeakValueDictionary
+
+from service.registry.lanes import held
 
 
 class TaskLocks:
@@ -10,8 +13,17 @@ class TaskLocks:
     def __init__(self) -> None:
         self.locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    def hold(self, task: str, until: float | None) -> AbstractAsyncContextManager[None]:
+        """Hold a task's lock, for use as ``async with locks.hold(task, until):``; see `held`.
+
+        Args:
+            task: the task's name.
+            until: when to give up the wait for it, on the event loop's clock; None never.
+        """
+        return held(self.of(task), until)
+
     def of(self, task: str) -> asyncio.Lock:
-        """The task's lock, for use as ``async with locks.of(task):``."""
+        """The task's lock."""
         lock = self.locks.get(task)
         if lock is None:
             lock = self.locks[task] = asyncio.Lock()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from capsules.artefact.manifest import Golden
 from capsules.errors import ArtefactFault
 from service.engine.records import RowAnswer, RowRequest, Served
-from service.errors import InternalError, ServiceError, Unprocessable
+from service.errors import DeadlineExceeded, InternalError, ServiceError, Unprocessable
 from service.registry.ports import CapsuleEngine
 
 TOLERANCE = 1e-2
@@ -29,7 +29,14 @@ async def prove(
     if not golden:
         return
     rows = [RowRequest(capsule=served, inputs=example.inputs) for example in golden]
-    outcome = await engine.classify(rows, timeout=timeout_s)
+    try:
+        outcome = await engine.classify(rows, timeout=timeout_s)
+    except DeadlineExceeded as error:
+        raise DeadlineExceeded(
+            f"The golden examples were not answered within {timeout_s:g} s; upload the capsule "
+            "again when the server is less busy.",
+            code="deadline_exceeded",
+        ) from error
     for index, (example, answer) in enumerate(zip(golden, outcome.rows, strict=True)):
         if isinstance(answer, ServiceError):
             raise unanswered(index, answer)

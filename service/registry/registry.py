@@ -6,6 +6,7 @@ to the bank, so whatever can be named is stored and resident. Changes of one tas
 the other. docs/decisions/0006-hot-swap.md tells why it is done this way.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict
@@ -16,10 +17,12 @@ from capsules.artefact.file import digest
 from capsules.backbones.base import BackboneInfo
 from capsules.errors import ArtefactFault
 from service.engine.records import Served
-from service.errors import InternalError, NotFound, Unavailable
+from service.errors import NotFound, Unavailable
 from service.registry.cancellation import finish
 from service.registry.catalogue import Catalogue
+from service.registry.faults import artefact_damaged
 from service.registry.intake import Intake
+from service.registry.lanes import Lanes
 from service.registry.locks import TaskLocks
 from service.registry.ports import (
     ArtefactFile,
@@ -37,6 +40,9 @@ from service.store import Store
 from service.store.base import AliasRecord, Removal, Source, VersionRecord
 
 PROOF_TIMEOUT_S = 30.0
+PATIENCE_S = 10.0
+"""How long a request waits for others that are ahead of it, all its waits together."""
+
 WARMING_RETRY_AFTER_S = 1
 
 logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
@@ -53,6 +59,7 @@ class Registry:
         backbone: the one that the engine runs.
         observer: is told of what is worth measuring.
         proof_timeout_s: longest time for replaying a capsule's golden examples.
+        patience_s: longest time that a request waits for others that are ahead of it.
     """
 
     def __init__(
@@ -63,6 +70,7 @@ class Registry:
         *,
         observer: RegistryObserver | None = None,
         proof_timeout_s: float = PROOF_TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.store = store
         self.engine = engine
@@ -70,8 +78,10 @@ class Registry:
         self.intake = Intake(backbone)
         self.catalogue = Catalogue()
         self.locks = TaskLocks()
+        self.lanes = Lanes()
+        self.patience_s = patience_s
         self.uploads = Uploads(
-            store, engine, self.catalogue, self.locks, self.intake, proof_timeout_s
+            store, engine, self.catalogue, self.locks, self.lanes, self.intake, proof_timeout_s
         )
         self.loaded = False
 
@@ -79,6 +89,10 @@ class Registry:
     def served(self) -> int:
         """How many versions can be classified with."""
         return self.catalogue.current.served
+
+    def knows(self, task: str) -> bool:
+        """Whether a task has a version, servable or not; may be called from any thread."""
+        return task in self.catalogue.current.tasks
 
     # --- start ------------------------------------------------------------------------------
 
@@ -95,7 +109,8 @@ class Registry:
         """
         assert not self.loaded, "the store is loaded once"
         started = time.perf_counter()
-        loaded = await load_store(Loader(self.store, self.engine.bank, self.intake), progress)
+        loader = Loader(self.store, self.engine.bank, self.intake)
+        loaded = await load_store(loader, self.lanes.reading, progress)
         self.catalogue.current = loaded.snapshot
         self.loaded = True
         seconds = time.perf_counter() - started
@@ -115,9 +130,17 @@ class Registry:
     async def load_zoo(self, files: Iterable[ArtefactFile]) -> ZooReport:
         """Upload the capsules that ship with the server, on its first start; see `zoo`."""
         self.require_loaded()
-        report = await load_zoo(files, self.store, self.uploads)
+        report = await load_zoo(files, self.store, self.lanes, self.uploads)
         self.observer.capsules_served(self.served)
         return report
+
+    def close(self) -> None:
+        """Let the threads end; the store and the engine stay as they are."""
+        self.lanes.close()
+
+    def until(self) -> float:
+        """When a request that arrives now gives up waiting for others, on the event loop's clock."""
+        return asyncio.get_running_loop().time() + self.patience_s
 
     def require_loaded(self) -> None:
         """Refuse to answer from a catalogue that is not there yet.
@@ -187,7 +210,9 @@ class Registry:
         check_task_name(task)
         entry = self.catalogue.version(task, version)
         aliases = self.catalogue.task(task).aliases_of(version)
-        record = await stored(self.store.get_version, task, version)
+        record = await stored(
+            self.lanes.reading, self.until(), self.store.get_version, task, version
+        )
         return VersionDetail(record, entry.servable, aliases)
 
     async def artefact(self, task: str, version: int) -> bytes:
@@ -201,15 +226,16 @@ class Registry:
         self.require_loaded()
         check_task_name(task)
         entry = self.catalogue.version(task, version)
-        data = await stored(self.store.artefact, task, version)
-        if digest(data) != entry.digest:
+        data, found = await stored(self.lanes.reading, self.until(), self.digested, task, version)
+        if found != entry.digest:
             logger.error("artefact_damaged", task=task, version=version)
-            raise InternalError(
-                f"The stored file of version {version} of task {task!r} is damaged; delete the "
-                "version, then upload the file again.",
-                code="artefact_damaged",
-            )
+            raise artefact_damaged(task, version)
         return data
+
+    def digested(self, task: str, version: int) -> tuple[bytes, str]:
+        """A stored file and its digest; blocks."""
+        data = self.store.artefact(task, version)
+        return data, digest(data)
 
     # --- changing ---------------------------------------------------------------------------
 
@@ -231,8 +257,9 @@ class Registry:
             ServiceError: the engine or the store could not do it now.
         """
         self.require_loaded()
-        candidate = await self.uploads.examine(data)
-        result = await self.uploads.admit(candidate, source)
+        until = self.until()
+        candidate = await self.uploads.examine(data, until)
+        result = await self.uploads.admit(candidate, source, until)
         self.observer.capsules_served(self.served)
         return result
 
@@ -280,9 +307,10 @@ class Registry:
         self.require_loaded()
         check_task_name(task)
         check_alias_name(alias)
-        async with self.locks.of(task):
+        until = self.until()
+        async with self.locks.hold(task, until):
             self.catalogue.version(task, version).served()
-            return await finish(self.point(task, alias, version, if_match))
+            return await finish(self.point(task, alias, version, if_match, until))
 
     async def delete_alias(self, task: str, alias: str, if_match: int | None = None) -> AliasRecord:
         """Delete an alias and return it as it was.
@@ -300,8 +328,9 @@ class Registry:
         self.require_loaded()
         check_task_name(task)
         check_alias_name(alias)
-        async with self.locks.of(task):
-            return await finish(self.unpoint(task, alias, if_match))
+        until = self.until()
+        async with self.locks.hold(task, until):
+            return await finish(self.unpoint(task, alias, if_match, until))
 
     # --- store first, then what is served; never interrupted in between -------------------------
 
@@ -309,16 +338,18 @@ class Registry:
         """Delete a version, or all of a task's."""
         self.require_loaded()
         check_task_name(task)
-        async with self.locks.of(task):
-            return await finish(self.remove_stored(task, version))
+        until = self.until()
+        async with self.locks.hold(task, until):
+            return await finish(self.remove_stored(task, version, until))
 
-    async def remove_stored(self, task: str, version: int | None) -> Removal:
+    async def remove_stored(self, task: str, version: int | None, until: float) -> Removal:
         """Delete from the store, then retire what it no longer has."""
+        lane = self.lanes.writing
         try:
             removal = (
-                await stored(self.store.delete_task, task)
+                await stored(lane, until, self.store.delete_task, task)
                 if version is None
-                else await stored(self.store.delete_version, task, version)
+                else await stored(lane, until, self.store.delete_version, task, version)
             )
         except NotFound as error:
             # Gone by another hand, or by a deletion whose success was never reported.
@@ -337,15 +368,21 @@ class Registry:
         self.observer.capsules_served(self.served)
 
     async def point(
-        self, task: str, alias: str, version: int, if_match: int | None
+        self, task: str, alias: str, version: int, if_match: int | None, until: float
     ) -> tuple[AliasRecord, bool]:
         """Set an alias in the store, then in the catalogue."""
-        record, created = await stored(self.store.set_alias, task, alias, version, if_match)
+        record, created = await stored(
+            self.lanes.writing, until, self.store.set_alias, task, alias, version, if_match
+        )
         self.catalogue.point(record)
         return record, created
 
-    async def unpoint(self, task: str, alias: str, if_match: int | None) -> AliasRecord:
+    async def unpoint(
+        self, task: str, alias: str, if_match: int | None, until: float
+    ) -> AliasRecord:
         """Delete an alias from the store, then from the catalogue."""
-        record = await stored(self.store.delete_alias, task, alias, if_match)
+        record = await stored(
+            self.lanes.writing, until, self.store.delete_alias, task, alias, if_match
+        )
         self.catalogue.unpoint(task, alias)
         return record

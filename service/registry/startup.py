@@ -11,6 +11,7 @@ import structlog
 from capsules.errors import ArtefactFault
 from service.engine.records import Served
 from service.registry.intake import Intake, entry_of
+from service.registry.lanes import Lane
 from service.registry.ports import CapsuleBank
 from service.registry.snapshot import Refusal, Snapshot, TaskEntry, VersionEntry
 from service.registry.storage import stored
@@ -96,7 +97,18 @@ class Loader:
         progress(count)
 
     def admit(self, record: VersionRecord, data: bytes) -> VersionEntry:
-        """Bring one version into the bank; whatever is wrong with it is its own affair."""
+        """Bring one version into the bank; whatever is wrong with it is its own affair.
+
+        What the file is tells its digest, so it is served where only its record has decayed.
+        """
+        if record.damaged:
+            logger.error(
+                "record_damaged",
+                task=record.task,
+                version=record.version,
+                columns=record.damaged,
+                remedy="delete the version, then upload its file again",
+            )
         candidate = self.intake.examine_stored(record, data)
         if isinstance(candidate, Refusal):
             # All of another backbone's are one finding, which the end of the load reports.
@@ -126,11 +138,12 @@ class Loader:
                     self.bank.remove(version.capsule)
 
 
-async def load_store(loader: Loader, progress: Callable[[int], None] | None) -> Loaded:
+async def load_store(loader: Loader, lane: Lane, progress: Callable[[int], None] | None) -> Loaded:
     """Run a pass in a thread, and stop it where the caller is cancelled.
 
     Args:
         loader: the pass.
+        lane: has the thread.
         progress: is told, on the event loop, how many versions have been read.
 
     Raises:
@@ -142,7 +155,7 @@ async def load_store(loader: Loader, progress: Callable[[int], None] | None) -> 
         if progress is not None:
             loop.call_soon_threadsafe(progress, count)
 
-    work = asyncio.ensure_future(stored(loader.run, report))
+    work = asyncio.ensure_future(stored(lane, None, loader.run, report))
     try:
         loaded = await asyncio.shield(work)
     except asyncio.CancelledError:

@@ -1,6 +1,5 @@
 """Calls the store off the event loop; the one place where its errors become the service's."""
 
-import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -14,25 +13,31 @@ from service.errors import (
     Unavailable,
     Unprocessable,
 )
-from service.registry.faults import alias_not_found, task_not_found, version_not_found
+from service.registry.faults import (
+    alias_not_found,
+    artefact_damaged,
+    task_not_found,
+    version_not_found,
+)
+from service.registry.lanes import RETRY_AFTER_S, Lane
 from service.store import errors as store_errors
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-RETRY_AFTER_S = 5
-
 logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
 
-async def stored(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a method of the store in a thread.
+async def stored(
+    lane: Lane, until: float | None, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Run a method of the store in a thread; see `Lane.run`.
 
     Raises:
-        ServiceError: whatever the store's error means to a client.
+        ServiceError: whatever the store's error means to a client; or `busy`.
     """
     try:
-        return await asyncio.to_thread(call, *args, **kwargs)
+        return await lane.run(until, call, *args, **kwargs)
     except store_errors.StoreError as error:
         raise to_service_error(error) from error
 
@@ -51,6 +56,9 @@ def to_service_error(error: store_errors.StoreError) -> ServiceError:
             return alias_not_found(error.task, error.alias)
         case store_errors.NotFound():
             return NotFound(f"Not found: {error}.", code="not_found")
+        case store_errors.DamagedRecord():
+            logger.error("artefact_damaged", task=error.task, version=error.version)
+            return artefact_damaged(error.task, error.version)
         case store_errors.AliasConflict():
             return alias_moved(error)
         case store_errors.InvalidValue():

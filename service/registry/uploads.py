@@ -1,7 +1,5 @@
 """How a version comes in: all of it or nothing."""
 
-import asyncio
-
 import structlog
 
 from capsules.artefact.file import Capsule
@@ -11,6 +9,7 @@ from service.errors import from_capsule_error
 from service.registry.cancellation import finish
 from service.registry.catalogue import Catalogue
 from service.registry.intake import Candidate, Intake, entry_of
+from service.registry.lanes import Lanes
 from service.registry.locks import TaskLocks
 from service.registry.ports import CapsuleEngine
 from service.registry.proof import prove
@@ -32,6 +31,7 @@ class Uploads:
         engine: proves and serves them.
         catalogue: where they are published.
         locks: shared by all changes of a task.
+        lanes: have the threads.
         intake: the checks for this backbone.
         proof_timeout_s: longest time for replaying a capsule's golden examples.
     """
@@ -42,6 +42,7 @@ class Uploads:
         engine: CapsuleEngine,
         catalogue: Catalogue,
         locks: TaskLocks,
+        lanes: Lanes,
         intake: Intake,
         proof_timeout_s: float,
     ) -> None:
@@ -49,6 +50,7 @@ class Uploads:
         self.engine = engine
         self.catalogue = catalogue
         self.locks = locks
+        self.lanes = lanes
         self.intake = intake
         self.proof_timeout_s = proof_timeout_s
 
@@ -56,19 +58,31 @@ class Uploads:
         """Whether the task has a live version."""
         return task in self.catalogue.current.tasks
 
-    async def examine(self, data: bytes) -> Candidate:
+    async def examine(self, data: bytes, until: float | None = None) -> Candidate:
         """The checks that need no model.
+
+        Args:
+            data: the file.
+            until: when to give up waiting for other uploads, on the event loop's clock.
 
         Raises:
             Unprocessable: with the code of the fault.
+            Unavailable: `busy`.
         """
         try:
-            return await asyncio.to_thread(self.intake.examine, data)
+            return await self.lanes.examining.run(until, self.intake.examine, data)
         except ArtefactError as error:
             raise from_capsule_error(error) from error
 
-    async def admit(self, candidate: Candidate, source: Source) -> tuple[VersionRecord, bool]:
+    async def admit(
+        self, candidate: Candidate, source: Source, until: float | None = None
+    ) -> tuple[VersionRecord, bool]:
         """Prove, store and publish a capsule, unless the task has these very bytes already.
+
+        Args:
+            candidate: has passed the other checks.
+            source: who brings it.
+            until: when to give up waiting for other changes, on the event loop's clock.
 
         Returns:
             The version, and whether it is new.
@@ -78,21 +92,23 @@ class Uploads:
             Conflict: the task has these bytes, but its copy cannot be served.
             ServiceError: the engine or the store failed.
         """
-        async with self.locks.of(candidate.task):
-            present = await self.present(candidate)
+        async with self.locks.hold(candidate.task, until):
+            present = await self.present(candidate, until)
             if present is not None:
                 return present, False
             await self.prove(candidate)
-            return await finish(self.commit(candidate, source))
+            return await finish(self.commit(candidate, source, until))
 
-    async def present(self, candidate: Candidate) -> VersionRecord | None:
+    async def present(self, candidate: Candidate, until: float | None) -> VersionRecord | None:
         """The live version that has the candidate's bytes, if any."""
         entry = self.catalogue.current.tasks.get(candidate.task)
         version = None if entry is None else entry.with_digest(candidate.digest)
         if version is None:
             return None
         version.served()
-        return await stored(self.store.get_version, candidate.task, version.version)
+        return await stored(
+            self.lanes.reading, until, self.store.get_version, candidate.task, version.version
+        )
 
     async def prove(self, candidate: Candidate) -> None:
         """Replay the golden examples on a copy that no client can see and that does not stay."""
@@ -106,17 +122,21 @@ class Uploads:
         finally:
             self.engine.bank.remove(served)
 
-    async def commit(self, candidate: Candidate, source: Source) -> tuple[VersionRecord, bool]:
+    async def commit(
+        self, candidate: Candidate, source: Source, until: float | None
+    ) -> tuple[VersionRecord, bool]:
         """Store and publish; must not be interrupted between the two.
 
         The number comes from the store, and a `Served` is immutable, so the capsule enters the
         bank anew. Should that fail, the version is taken back: nobody has been told of it yet.
         """
         record, created = await stored(
+            self.lanes.writing,
+            until,
             self.store.add_version,
             candidate.task,
             candidate.digest,
-            candidate.capsule.manifest.model_dump(mode="json"),
+            candidate.manifest,
             candidate.data,
             source,
         )
@@ -124,7 +144,13 @@ class Uploads:
             served = await self.add(candidate.capsule, record.version, candidate.digest)
         except Exception:
             if created:
-                await stored(self.store.delete_version, record.task, record.version)
+                await stored(
+                    self.lanes.writing,
+                    None,
+                    self.store.delete_version,
+                    record.task,
+                    record.version,
+                )
             raise
         self.catalogue.publish(record.task, entry_of(record, served))
         logger.info(
@@ -138,6 +164,6 @@ class Uploads:
 
     async def add(self, capsule: Capsule, version: int, digest: str) -> Served:
         """Copy a capsule into the bank; off the event loop, since it may have to wait for it."""
-        return await asyncio.to_thread(
-            self.engine.bank.add, capsule, version=version, digest=digest
+        return await self.lanes.banking.run(
+            None, self.engine.bank.add, capsule, version=version, digest=digest
         )

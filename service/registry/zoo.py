@@ -1,6 +1,5 @@
 """The capsules that ship with the server: uploaded on its first start, and never again."""
 
-import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -9,6 +8,7 @@ import structlog
 from capsules.errors import ArtefactFault
 from service.errors import Unprocessable
 from service.registry.intake import Candidate
+from service.registry.lanes import Lanes
 from service.registry.ports import ArtefactFile
 from service.registry.records import ZooReport
 from service.registry.storage import stored
@@ -37,7 +37,9 @@ class Uploader(Protocol):
         ...
 
 
-async def load_zoo(files: Iterable[ArtefactFile], store: Store, registry: Uploader) -> ZooReport:
+async def load_zoo(
+    files: Iterable[ArtefactFile], store: Store, lanes: Lanes, registry: Uploader
+) -> ZooReport:
     """Upload the zoo unless that was done before; call it before clients may upload.
 
     A task that exists is left alone, since its owner may have put another capsule there. A file
@@ -47,19 +49,21 @@ async def load_zoo(files: Iterable[ArtefactFile], store: Store, registry: Upload
     Args:
         files: the artefacts.
         store: remembers that it was done.
+        lanes: have the threads.
         registry: takes the uploads.
 
     Raises:
         ServiceError: the engine or the store failed; the next start goes on from here.
     """
-    if await stored(store.marked, ZOO_MARK) is not None:
+    if await stored(lanes.reading, None, store.marked, ZOO_MARK) is not None:
         return ZooReport()
     added: list[str] = []
     present: list[str] = []
     refused: list[tuple[str, str]] = []
     for file in files:
         try:
-            candidate = await registry.examine(await asyncio.to_thread(file.read_bytes))
+            data = await lanes.reading.run(None, file.read_bytes)
+            candidate = await registry.examine(data)
             if registry.knows(candidate.task):
                 present.append(candidate.task)
                 continue
@@ -75,5 +79,5 @@ async def load_zoo(files: Iterable[ArtefactFile], store: Store, registry: Upload
         code != ArtefactFault.BACKBONE_MISMATCH for _, code in refused
     )
     if complete:
-        await stored(store.mark, ZOO_MARK, "1")
+        await stored(lanes.writing, None, store.mark, ZOO_MARK, "1")
     return ZooReport(tuple(added), tuple(present), tuple(refused), complete)

@@ -10,7 +10,8 @@ Promises of every implementation:
 - A version is immutable, and its number is never given out again, not even after the version or
   the whole task has been deleted.
 - Methods are synchronous and safe to call from any thread.
-- Only errors of `service.store.errors` are raised; any method may raise `StoreUnavailable`.
+- Only errors of `service.store.errors` are raised; any method may raise `StoreUnavailable`, and
+  one that returns a version's record `DamagedRecord`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,8 @@ class VersionRecord:
         size: Length of the artefact in bytes.
         created_at: When it was stored, in UTC.
         source: Who brought it.
+        damaged: The attributes that the database no longer has; what they say is made up. Only
+            `iter_artefacts` gives such records, other methods raise `DamagedRecord`.
     """
 
     task: str
@@ -46,6 +49,7 @@ class VersionRecord:
     size: int
     created_at: datetime
     source: Source
+    damaged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,8 @@ class Store(Protocol):
         """Stream every live version with its bytes, by task and version.
 
         One pass over one snapshot, with a few artefacts in memory at a time. The snapshot is held
-        until the iterator is exhausted or closed. Consume it in one thread.
+        until the iterator is exhausted or closed. Consume it in one thread. A version whose row
+        cannot be read is among them, see `VersionRecord.damaged`.
 
         To follow from here without missing a change, call `head_sequence` before this.
         """

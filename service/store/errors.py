@@ -5,6 +5,7 @@
     │   ├── TaskNotFound          the task has no live version
     │   ├── VersionNotFound       the task has some, and not this one
     │   └── AliasNotFound         the task has no such alias
+    ├── DamagedRecord             the database holds what was never written there
     ├── AliasConflict             the alias is not at the revision the caller expected
     ├── ChangesUnavailable        the change log does not reach back to (or up to) this point
     ├── InvalidValue              a value that can never be stored; also a ValueError
@@ -15,6 +16,8 @@
 No exception of SQLAlchemy, Alembic or a database driver leaves the store. The service gives each
 of these its HTTP status; nothing here speaks HTTP.
 """
+
+from collections.abc import Sequence
 
 # ruff: noqa: N818 - a name says what is the case ("task not found"); the base has the suffix.
 
@@ -69,6 +72,23 @@ class AliasNotFound(NotFound):
         )
         self.task = task
         self.alias = alias
+
+
+class DamagedRecord(StoreError):
+    """A version is there, but not as it was written.
+
+    Attributes:
+        task: The task of the version.
+        version: Its number.
+    """
+
+    def __init__(self, task: str, version: int, columns: Sequence[str]) -> None:
+        super().__init__(
+            f"version {version} of task {task!r} cannot be read ({', '.join(columns)}); delete it, "
+            "then upload the file again"
+        )
+        self.task = task
+        self.version = version
 
 
 class AliasConflict(StoreError):

@@ -8,8 +8,9 @@ their own, so that no listing reads them. The migrations build these tables; a t
 equal.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 from sqlalchemy import (
     JSON,
@@ -29,6 +30,10 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from service.store.base import AliasRecord, Change, ChangeKind, Source, VersionRecord
+from service.store.errors import DamagedRecord
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+"""Stands for a time that cannot be read."""
 
 NAME_LENGTH = 63
 DIGEST_LENGTH = 64
@@ -37,11 +42,36 @@ DIGEST_LENGTH = 64
 NAME = String(NAME_LENGTH).with_variant(String(NAME_LENGTH, collation="C"), "postgresql")
 
 
+def tolerant(process: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """A column's reader that gives None for what it cannot read.
+
+    SQLite keeps anything in any column, disks decay, and one value that cannot be read must not
+    keep the others of its query from being read.
+    """
+
+    def read(value: Any) -> Any:
+        try:
+            return value if process is None else process(value)
+        except (ValueError, TypeError):
+            return None
+
+    return read
+
+
+def told(time: datetime | None) -> datetime:
+    """A time that is only told and nothing depends on."""
+    return EPOCH if time is None else time
+
+
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware UTC time, also on databases that keep no time zone."""
+    """An aware UTC time, also on databases that keep no time zone; None where it is unreadable."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """Read what can be read."""
+        return tolerant(super().result_processor(dialect, coltype))
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Convert to UTC."""
@@ -52,6 +82,34 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Document(TypeDecorator[dict[str, Any]]):
+    """A JSON object; None where it is unreadable."""
+
+    impl = JSON
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """Read what can be read."""
+        return tolerant(super().result_processor(dialect, coltype))
+
+
+class Content(TypeDecorator[bytes]):
+    """Bytes; none where the database has something else, so that they fit no digest."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """Read what can be read."""
+        process = tolerant(super().result_processor(dialect, coltype))
+
+        def read(value: Any) -> bytes:
+            content = process(value)
+            return content if isinstance(content, bytes) else b""
+
+        return read
 
 
 class Base(DeclarativeBase):
@@ -95,22 +153,45 @@ class VersionRow(Base):
     task: Mapped[str] = mapped_column(NAME, ForeignKey("tasks.name"), primary_key=True)
     version: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     digest: Mapped[str] = mapped_column(String(DIGEST_LENGTH))
-    manifest: Mapped[dict[str, Any]] = mapped_column(JSON)
+    manifest: Mapped[dict[str, Any]] = mapped_column(Document)
     size: Mapped[int] = mapped_column(Integer)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     source: Mapped[Source] = mapped_column(String(16))
 
     def record(self) -> VersionRecord:
-        """Return the row as callers see it."""
+        """Return the row as callers see it.
+
+        Raises:
+            DamagedRecord: If a column holds what was never written there.
+        """
+        columns = self.damaged_columns()
+        if columns:
+            raise DamagedRecord(self.task, self.version, columns)
+        return self.salvaged()
+
+    def salvaged(self) -> VersionRecord:
+        """Return the row with something harmless in the place of what is damaged."""
+        columns = self.damaged_columns()
         return VersionRecord(
             task=self.task,
             version=self.version,
             digest=self.digest,
-            manifest=self.manifest,
-            size=self.size,
-            created_at=self.created_at,
-            source=self.source,
+            manifest={} if "manifest" in columns else self.manifest,
+            size=0 if "size" in columns else self.size,
+            created_at=told(self.created_at),
+            source="upload" if "source" in columns else self.source,
+            damaged=columns,
         )
+
+    def damaged_columns(self) -> tuple[str, ...]:
+        """Return the names of the columns that hold what was never written there."""
+        sound = {
+            "manifest": isinstance(self.manifest, dict),
+            "size": isinstance(self.size, int),
+            "created_at": isinstance(self.created_at, datetime),
+            "source": self.source in get_args(Source),
+        }
+        return tuple(name for name, good in sound.items() if not good)
 
 
 class ArtefactRow(Base):
@@ -125,7 +206,7 @@ class ArtefactRow(Base):
 
     task: Mapped[str] = mapped_column(NAME, primary_key=True)
     version: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    content: Mapped[bytes] = mapped_column(LargeBinary)
+    content: Mapped[bytes] = mapped_column(Content)
 
 
 class AliasRow(Base):
@@ -149,7 +230,7 @@ class AliasRow(Base):
             task=self.task,
             alias=self.alias,
             version=self.version,
-            updated_at=self.updated_at,
+            updated_at=told(self.updated_at),
             revision=self.revision,
         )
 
@@ -174,7 +255,7 @@ class ChangeRow(Base):
             task=self.task,
             version=self.version,
             alias=self.alias,
-            at=self.at,
+            at=told(self.at),
         )
 
 

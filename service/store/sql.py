@@ -106,7 +106,9 @@ class SqlStore(ABC):
                 created_at=self.now(),
                 source=source,
             )
-            session.execute(insert(VersionRow).values(asdict(record)))
+            columns = asdict(record)
+            del columns["damaged"]
+            session.execute(insert(VersionRow).values(columns))
             session.execute(
                 insert(ArtefactRow).values(task=task, version=record.version, content=artefact)
             )
@@ -188,7 +190,7 @@ class SqlStore(ABC):
         )
         with self.reading() as session:
             for row, content in session.execute(statement):
-                yield row.record(), content
+                yield row.salvaged(), content
 
     def delete_version(self, task: str, version: int) -> Removal:
         """See `Store.delete_version`."""

@@ -16,7 +16,7 @@ from service.store.sql import SqlStore, utc_now
 BEGIN = "sqlite_begin"
 """Execution option of a connection: the statement that begins its transactions."""
 
-PATIENCE_S = 10.0
+PATIENCE_S = 5.0
 """How long a call waits for another writer, or for a free connection, before it gives up."""
 
 
@@ -90,6 +90,8 @@ def configure(connection: sqlite3.Connection) -> None:
     Raises:
         StoreUnavailable: If the file system cannot carry a write-ahead log.
     """
+    # Text that has decayed must be readable: one row of it would end every query that meets it.
+    connection.text_factory = decoded
     # The driver's own transaction control begins too late and never before a read or DDL.
     connection.isolation_level = None
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -101,6 +103,11 @@ def configure(connection: sqlite3.Connection) -> None:
     # A commit returns only when it is on disk: NORMAL, the usual companion of WAL, may lose it.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+def decoded(text: bytes) -> str:
+    """Return text with bytes that are no UTF-8 as escapes, which are not valid in JSON."""
+    return text.decode(errors="backslashreplace")
 
 
 def begin(connection: Connection) -> None:

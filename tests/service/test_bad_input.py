@@ -5,20 +5,24 @@ Each gets its documented refusal, or a right answer, and the next good request s
 
 import json
 import socket
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
 import pytest
+import torch
 
-from capsules.artefact.file import dump
+from capsules.artefact.file import Capsule, dump
 from capsules.backbones.base import BackboneInfo
 from capsules.backbones.load import load
 from service.app import create_app
 from tests.support.backbones import save_tiny_bert, words
 from tests.support.capsules import constant_capsule, random_capsule
 from tests.support.edge import a_problem, serving, settings_for
-from tests.support.malformed import malformed
+from tests.support.files import manifest_of
+from tests.support.malformed import malformed, saved, training
 
 PROBS = [0.125, 0.625, 0.25]
 JSON = {"content-type": "application/json"}
@@ -129,6 +133,116 @@ def test_a_bad_row_among_good_ones(client: httpx2.Client) -> None:
     assert codes == [None, "invalid_text", "empty_text", "text_too_long", None]
 
 
+# --- much from little -----------------------------------------------------------------------
+
+
+def test_a_template_multiplies_a_text_only_within_the_limit(
+    client: httpx2.Client, info: BackboneInfo
+) -> None:
+    upload(client, random_capsule(info, task="eightfold", template="{text}" * 8))
+    upload(client, random_capsule(info, task="single"))
+    # Eight times a text and the text itself are the same to a capsule that sees the first tokens.
+    long, once = "w1 w2 " * 2083 + "w", "w1 w2 " * 16_664
+    replies = [
+        client.post("/v1/classify", json={"task": task, "text": text})
+        for task, text in (("eightfold", long), ("single", once))
+    ]
+    eightfold, single = (reply.json()["data"][0] for reply in replies)
+    assert eightfold["truncated"]
+    assert eightfold["probs"] == pytest.approx(single["probs"], abs=1e-5)
+
+    response = client.post("/v1/classify", json={"task": "eightfold", "text": "a" * 12_501})
+    problem = a_problem(response, 422, "text_too_long")
+    assert problem["errors"][0]["field"] == "text"
+    assert "100008 characters" in problem["detail"]
+    response = client.post(
+        "/v1/classify", json={"task": "eightfold", "text": ["a", "b" * 12_501, "c"]}
+    )
+    rows = response.json()["data"]
+    assert [row["error"] and row["error"]["code"] for row in rows] == [None, "text_too_long", None]
+    assert rows[1]["error"]["field"] == "text.1"
+
+
+def test_a_reply_is_as_large_as_it_may_be_and_no_larger(
+    client: httpx2.Client, info: BackboneInfo
+) -> None:
+    weights = torch.rand(10_000, generator=torch.Generator().manual_seed(3))
+    probs = (weights / weights.sum()).tolist()
+    upload(client, constant_capsule(info, probs, task="many"))
+    texts = ["a"] * 20
+    whole = client.post("/v1/classify", json={"task": "many", "text": texts})
+    assert whole.status_code == 200, whole.text
+    for row in whole.json()["data"]:
+        assert row["labels"] == [f"label-{number}" for number in range(10_000)]
+        assert row["probs"] == pytest.approx(probs, abs=1e-7)
+        assert row["score"] == max(row["probs"])
+    best = sorted(range(10_000), key=whole.json()["data"][0]["probs"].__getitem__, reverse=True)
+    part = client.post("/v1/classify", json={"task": "many", "text": texts, "top_k": 3})
+    for row in part.json()["data"]:
+        assert row["labels"] == [f"label-{number}" for number in best[:3]]
+        assert row["probs"] == pytest.approx([probs[number] for number in best[:3]], abs=1e-7)
+
+    for body, field in [
+        ({"task": "many", "text": ["a"] * 100}, "top_k"),
+        ({"task": "many", "text": ["a"] * 1024, "top_k": 1}, "text"),
+        ({"inputs": [{"task": "many", "text": "a"}] * 200}, "inputs"),
+        ({"tasks": ["many"] * 200, "text": "a"}, "text"),
+    ]:
+        problem = a_problem(client.post("/v1/classify", json=body), 422, "reply_too_large")
+        assert problem["errors"][0]["field"] == field
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"inputs":[' + b"1," * 2_000_000 + b"1]}",
+        b'{"task":"trec","text":[' + b"[]," * 1_300_000 + b"[]]}",
+        b'{"tasks":[' + b"1," * 2_000_000 + b'1],"text":"a"}',
+        b'{"task":[' + b"[]," * 1_300_000 + b'[]],"text":"a"}',
+        b"{" + b'"a":1,' * 600_000 + b'"b":1}',
+        b'{"task":"trec","text":{' + b'"a":"",' * 500_000 + b'"b":""}}',
+    ],
+    ids=lambda body: repr(body[:25]),
+)
+def test_a_body_of_many_values_is_refused_without_holding_up_the_rest(
+    client: httpx2.Client, body: bytes
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        refused = pool.submit(client.post, "/v1/classify", content=body, headers=JSON)
+        waits = []
+        while not refused.done():
+            started = time.perf_counter()
+            assert client.get("/livez").status_code == 200
+            waits.append(time.perf_counter() - started)
+    a_problem(refused.result(), 422, "too_many_values")
+    assert max(waits) < 1.5
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "field"),
+    [
+        (b'{"inputs":[' + b"1," * 60_000 + b"1]}", "invalid_value", "inputs.0"),
+        (b'{"inputs":[' + b"[]," * 30_000 + b"1]}", "invalid_value", "inputs.0"),
+        (b'{"tasks":["a",' + b"1," * 60_000 + b'1],"text":"a"}', "invalid_value", "tasks.1"),
+        (b'{"task":"trec","text":[' + b"[]," * 30_000 + b"1]}", "too_many_texts", "text"),
+        (b'{"task":"trec","text":[' + b"[]," * 1000 + b"1]}", "invalid_request", "text.0"),
+        (b'{"task":[' + b"[]," * 30_000 + b'1],"text":"a"}', "invalid_value", "task"),
+        (b'{"a":1,' + b'"b":1,' * 60_000 + b'"b":1}', "invalid_request", "a"),
+        (
+            b'{"inputs":[' + b'{"task":"trec","text":"a"},' * 20_000 + b'{"task":"a","text":""}]}',
+            "too_many_texts",
+            "inputs",
+        ),
+    ],
+    ids=lambda value: repr(value[:25]),
+)
+def test_of_a_large_body_the_first_fault_is_named(
+    client: httpx2.Client, body: bytes, code: str, field: str
+) -> None:
+    problem = a_problem(client.post("/v1/classify", content=body, headers=JSON), 422, code)
+    assert problem["errors"][0]["field"] == field
+
+
 # --- bodies ---------------------------------------------------------------------------------
 
 
@@ -202,6 +316,28 @@ def test_a_client_that_leaves_in_the_middle_of_its_body(client: httpx2.Client) -
 
 
 # --- uploads --------------------------------------------------------------------------------
+
+
+def upload(client: httpx2.Client, capsule: Capsule) -> None:
+    response = client.post("/v1/capsules", files={"file": ("f", dump(capsule))})
+    assert response.status_code == 201, response.text
+
+
+def test_a_manifest_comes_back_as_it_was_written(client: httpx2.Client, info: BackboneInfo) -> None:
+    record = training(
+        seed=2**70,
+        metrics={"f1 \N{GRINNING FACE}": 1e-320, "é\x00\u2028": -0.0},
+        library_versions={"torch": "\U0010ffff", "": "\ufeff\x7f"},
+    )
+    data = saved(random_capsule(info, task="odd"), training=record, description="\u202e a")
+    response = client.post("/v1/capsules", files={"file": ("f", data)})
+    assert response.status_code == 201, response.text
+    stored = client.get(response.headers["location"])
+    assert stored.status_code == 200
+    for reply in (response, stored):
+        manifest = reply.json()["manifest"]
+        assert manifest == manifest_of(data)
+        assert manifest["training"]["seed"] == 2**70
 
 
 def test_files_that_are_no_capsules_leave_no_trace(

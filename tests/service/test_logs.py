@@ -89,7 +89,10 @@ def test_warnings_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["logger"] == "py.warnings"
 
 
-def test_chatty_libraries_are_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["alembic.runtime.migration", "httpx2", "urllib3.connectionpool"])
+def test_chatty_libraries_are_quiet(capsys: pytest.CaptureFixture[str], name: str) -> None:
     configure_logging("DEBUG", "json")
-    logging.getLogger("httpx2").info("GET /")
+    logging.getLogger(name).info("Will assume non-transactional DDL.")
     assert capsys.readouterr().out == ""
+    logging.getLogger(name).warning("heard")
+    assert json.loads(capsys.readouterr().out)["event"] == "heard"

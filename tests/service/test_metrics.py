@@ -2,8 +2,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from capsules.artefact.manifest import TASK_NAME
 from service.engine.observer import BatchReport, EngineObserver
-from service.metrics import Metrics
+from service.metrics import OTHER_TASKS, RANK_S, TIERS, UNREAD_S, Metrics
 from service.registry.ports import RegistryObserver
 
 
@@ -24,21 +25,93 @@ def test_it_observes_the_engine_and_the_registry() -> None:
     assert isinstance(registry, Metrics)
 
 
-def test_the_first_tasks_have_labels_and_later_ones_share_one() -> None:
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_tasks_have_labels_while_there_is_room_and_then_share_one() -> None:
     metrics = Metrics(tasks=2)
     for task in ("a", "b", "c", "d", "a"):
         finished(metrics, task)
     assert sample(metrics, "capsule_requests_total", task="a", code="200") == 2
     assert sample(metrics, "capsule_requests_total", task="b", code="200") == 1
-    assert sample(metrics, "capsule_requests_total", task="other", code="200") == 2
+    assert sample(metrics, "capsule_requests_total", task="_other", code="200") == 2
     assert sample(metrics, "capsule_requests_total", task="c", code="200") is None
+
+
+def test_no_label_is_shared_with_a_task_of_that_name() -> None:
+    assert not TASK_NAME.fullmatch(OTHER_TASKS)
+
+
+def test_a_busy_late_comer_takes_the_label_of_an_idle_task() -> None:
+    clock = Clock()
+    metrics = Metrics(tasks=2, clock=clock)
+    for task in ("idle", "busy", *["busy", "late"] * 10):
+        finished(metrics, task)
+    finished(metrics, "idle", status=404)
+    metrics.exposition()
+    assert sample(metrics, "capsule_requests_total", task="late", code="200") is None
+    clock.now += RANK_S
+    assert b'task="idle"' in metrics.exposition(), "read to its end"
+    assert b'task="idle"' not in metrics.exposition()
+    for task in ("idle", "busy", "late"):
+        finished(metrics, task)
+    assert sample(metrics, "capsule_requests_total", task="late", code="200") == 1
+    assert sample(metrics, "capsule_requests_total", task="busy", code="200") == 12
+    assert sample(metrics, "capsule_requests_total", task="_other", code="200") == 11
+    assert sample(metrics, "capsule_requests_total", task="idle", code="200") is None
+
+
+def test_a_deleted_task_gives_its_label_back() -> None:
+    clock = Clock()
+    metrics = Metrics(tasks=1, clock=clock)
+    tasks = {"old", "new"}
+    metrics.watch(lambda: 0, lambda: dict.fromkeys(TIERS, 0), tasks.__contains__)
+    for task in ("old", "old", "old", "new"):
+        finished(metrics, task)
+    tasks.remove("old")
+    clock.now += RANK_S
+    metrics.exposition()
+    assert sample(metrics, "capsule_requests_total", task="old", code="200") is None
+    assert metrics.ranking.scores.keys() == {"new"}
+    finished(metrics, "new")
+    assert sample(metrics, "capsule_requests_total", task="new", code="200") == 1
+    assert sample(metrics, "capsule_requests_total", task="_other", code="200") == 1
+
+
+def test_deleted_tasks_are_forgotten_where_nobody_reads_the_metrics() -> None:
+    clock = Clock()
+    metrics = Metrics(tasks=1, clock=clock)
+    metrics.watch(lambda: 0, lambda: dict.fromkeys(TIERS, 0), {"new"}.__contains__)
+    finished(metrics, "old")
+    clock.now += UNREAD_S
+    finished(metrics, "new")
+    assert metrics.ranking.scores.keys() == {"new"}
+    assert sample(metrics, "capsule_requests_total", task="new", code="200") == 1
+
+
+def test_without_labels_every_task_is_among_the_others() -> None:
+    clock = Clock()
+    metrics = Metrics(tasks=0, clock=clock)
+    for _ in range(2):
+        finished(metrics, "a")
+        clock.now += UNREAD_S
+        metrics.exposition()
+    assert sample(metrics, "capsule_requests_total", task="_other", code="200") == 2
+    assert sample(metrics, "capsule_requests_total", task="a", code="200") is None
 
 
 def test_a_request_counts_once_for_each_task_and_once_where_there_is_none() -> None:
     metrics = Metrics(tasks=2)
     finished(metrics, "a", "b", "c", "d")
     finished(metrics, status=404, code="task_not_found")
-    for task in ("a", "b", "other"):
+    for task in ("a", "b", "_other"):
         assert sample(metrics, "capsule_requests_total", task=task, code="200") == 1
     assert sample(metrics, "capsule_requests_total", task="", code="404") == 1
     assert sample(metrics, "capsule_rejected_total", reason="task_not_found") == 1
@@ -46,11 +119,34 @@ def test_a_request_counts_once_for_each_task_and_once_where_there_is_none() -> N
     assert sample(metrics, name, route="/v1/classify") == 2
 
 
-def test_labels_are_bounded_from_many_threads() -> None:
-    metrics = Metrics(tasks=5)
+def counts_by_task(metrics: Metrics) -> dict[str, float]:
+    (family,) = metrics.requests.collect()
+    return {s.labels["task"]: s.value for s in family.samples if s.name.endswith("_total")}
+
+
+def test_nothing_is_lost_from_many_threads() -> None:
+    metrics = Metrics(tasks=5, clock=Clock())
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: metrics.label(f"task-{number % 50}"), range(2000)))
-    assert len(metrics.labelled) == 5
+        list(pool.map(lambda number: finished(metrics, f"task-{number % 50}"), range(2000)))
+    counts = counts_by_task(metrics)
+    assert len(counts) == 6
+    assert sum(counts.values()) == 2000
+
+
+def test_labels_that_change_hands_stay_bounded_from_many_threads() -> None:
+    clock = Clock()
+    metrics = Metrics(tasks=3, clock=clock)
+
+    def work(number: int) -> None:
+        finished(metrics, f"task-{number // 100}-{number % 10}")
+        if number % 50 == 0:
+            clock.now += UNREAD_S
+            metrics.exposition()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(2000)))
+    assert counts_by_task(metrics).keys() <= {*metrics.ranking.labelled, OTHER_TASKS}
+    assert not any(task.startswith("task-0-") for task in metrics.ranking.labelled)
 
 
 def test_batches_are_measured() -> None:
@@ -92,7 +188,7 @@ def test_rows_that_got_no_answer_are_counted() -> None:
 def test_gauges_are_read_when_the_metrics_are() -> None:
     metrics = Metrics(tasks=1)
     depth = [0]
-    metrics.watch(lambda: depth[0], lambda: {"device": 7, "host": 2})
+    metrics.watch(lambda: depth[0], lambda: {"device": 7, "host": 2}, lambda task: True)
     depth[0] = 9
     metrics.capsules_served(8)
     metrics.load_finished(1.5)

@@ -1,3 +1,4 @@
+import gc
 import json
 import os
 import signal
@@ -13,7 +14,7 @@ import pytest
 import uvicorn
 
 from service.metrics import Metrics
-from service.server import FAILURE, Server, explain, listen, serve
+from service.server import FAILURE, Server, deafen, explain, listen, serve, settle
 from service.state import Live
 from tests.support.backbones import save_tiny_bert
 from tests.support.edge import PATIENCE_S, settings_for, wait_until
@@ -49,6 +50,34 @@ def test_all_addresses_of_a_name_share_one_port() -> None:
     finally:
         for listener in sockets:
             listener.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such filter")
+def test_a_deaf_listener_accepts_those_who_came_before() -> None:
+    with socket.create_server((HERE, 0)) as listener:
+        place = listener.getsockname()
+        with socket.create_connection(place, PATIENCE_S) as early:
+            early.sendall(b"before")
+            deafen(listener)
+            with pytest.raises(TimeoutError):
+                socket.create_connection(place, timeout=0.2)
+            listener.settimeout(PATIENCE_S)
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.recv(100) == b"before"
+                early.sendall(b"after")
+                assert accepted.recv(100) == b"after"
+        listener.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+
+
+def test_what_start_up_left_is_never_collected() -> None:
+    try:
+        settle()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_a_port_in_use_is_one_clear_line(
@@ -112,7 +141,14 @@ def test_signals_drain_at_once_and_a_second_interrupt_leaves(tmp_path: Path) -> 
     assert (live.phase, server.should_exit, server.failed) == ("draining", True, False)
 
 
-SERVE = "import sys; from service.server import serve; from service.settings import load_settings; sys.exit(serve(load_settings()))"
+SERVE = """
+import gc, json, sys
+from service.server import serve
+from service.settings import load_settings
+code = serve(load_settings())
+print(json.dumps({"event": "left", "frozen": gc.get_freeze_count()}))
+sys.exit(code)
+"""
 
 
 @pytest.mark.timeout(150)
@@ -154,6 +190,8 @@ def test_the_life_of_a_server(tmp_path: Path) -> None:
     events = [line["event"] for line in lines]
     assert events[0] == "listening"
     assert "ready" in events
+    assert events[-1] == "left"
+    assert lines[-1]["frozen"] > 0
     (request,) = [line for line in lines if line.get("route") == "/v1/classify"]
     assert request["status"] == 404
     assert request["request_id"] == response.headers["x-request-id"]

@@ -23,6 +23,7 @@ def test_defaults_are_those_documented() -> None:
     assert settings.max_artefact_bytes == 16 * 1024 * 1024
     assert settings.max_texts == 1024
     assert settings.max_characters == 100_000
+    assert settings.max_reply_bytes == 32 * 1024 * 1024
     assert settings.queue_rows == 4096
     assert settings.timeout_ms == 30_000
     assert settings.load_zoo is True
@@ -57,16 +58,41 @@ def test_all_bad_values_are_reported_together_by_name(monkeypatch: pytest.Monkey
         load_settings(max_texts=0, colour="red")
     text = str(caught.value)
     assert len(caught.value.problems) == 4
-    for name in ("CAPSULE_PORT", "CAPSULE_DEVICE", "CAPSULE_MAX_TEXTS", "CAPSULE_COLOUR"):
+    for name in ("CAPSULE_PORT", "CAPSULE_DEVICE", "--max-texts", "--colour"):
         assert name in text
     assert "'eighty'" in text
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:", "CPU", "cuda:x", "cpu ", "cuda:0\n", "cpux"])
+def test_a_device_is_one_of_those_there_are(device: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(device=device)
+    assert caught.value.problems == (f"--device is {device!r}: choose auto, cpu, cuda or cuda:N.",)
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu", "cuda", "cuda:0", "cuda:12"])
+def test_devices(device: str) -> None:
+    assert load_settings(device=device).device == device
+
+
+def test_a_value_is_told_by_the_name_that_it_came_under(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAPSULE_PORT", "1")
+    monkeypatch.setenv("CAPSULE_BANK_SLOTS", "8")
+    with pytest.raises(SettingsError) as caught:
+        load_settings(port="99999", max_texts=None)
+    (problem,) = caught.value.problems
+    assert problem.startswith("--port is '99999': ")
+    with pytest.raises(SettingsError) as caught:
+        load_settings(max_batch_rows=9)
+    (problem,) = caught.value.problems
+    assert problem.startswith("CAPSULE_BANK_SLOTS is 8, less than --max-batch-rows, 9: ")
 
 
 @pytest.mark.parametrize(
     ("flags", "names"),
     [
-        ({"queue_rows": 10, "max_texts": 11}, ("CAPSULE_QUEUE_ROWS", "CAPSULE_MAX_TEXTS")),
-        ({"bank_slots": 8, "max_batch_rows": 9}, ("CAPSULE_BANK_SLOTS", "CAPSULE_MAX_BATCH_ROWS")),
+        ({"queue_rows": 10, "max_texts": 11}, ("--queue-rows", "--max-texts")),
+        ({"bank_slots": 8, "max_batch_rows": 9}, ("--bank-slots", "--max-batch-rows")),
     ],
 )
 def test_limits_that_contradict_each_other_are_refused(

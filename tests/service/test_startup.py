@@ -64,6 +64,13 @@ async def test_it_opens_when_all_is_there_and_closes_in_the_end(live: Live) -> N
     assert [line["event"] for line in logs if line["event"] == "ready"] == ["ready"]
 
 
+async def test_it_settles_before_it_opens(live: Live) -> None:
+    phases: list[str] = []
+    async with running(live, with_engine(EdgeEngine()), never, lambda: phases.append(live.phase)):
+        await until(lambda: code_of(live) is None)
+    assert phases == ["warming"]
+
+
 async def test_it_can_be_stopped_while_it_warms_up(live: Live) -> None:
     torn_down = asyncio.Event()
 
@@ -122,6 +129,7 @@ async def test_the_real_thing_is_assembled(tmp_path: Path) -> None:
         assert metrics.registry.get_sample_value("capsule_queue_depth") == 0
         tier = {"tier": "device"}
         assert metrics.registry.get_sample_value("capsule_capsules_loaded", tier) == 0
+        assert not metrics.known("trec")
     assert not warm.engine.healthy
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import uvicorn
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
@@ -19,7 +18,7 @@ from service.engine.records import Outcome, RowRequest
 from service.errors import DeadlineExceeded
 from service.metrics import Metrics
 from service.registry.registry import Registry
-from service.server import config_for
+from service.server import Server, config_for
 from service.settings import Settings
 from service.startup import Assemble
 from service.state import BackboneFacts, Warm
@@ -116,7 +115,7 @@ def serving(app: FastAPI, *, ready: bool = True) -> Iterator[str]:
         ready: wait until it is warm.
     """
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(config_for(app, app.state.live.settings))
+    server = Server(config_for(app, app.state.live.settings), app.state.live)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     try:

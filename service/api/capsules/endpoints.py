@@ -44,6 +44,7 @@ from service.errors import (
 from service.problems import responses
 
 TARGET = JsonBody(AliasTarget)
+MAX_VALUES = 100
 TARGET_EXAMPLES = {"version": {"summary": "Point at version 1", "value": {"version": 1}}}
 
 router = APIRouter(prefix="/v1/capsules", tags=["capsules"])
@@ -219,7 +220,7 @@ async def set_alias(
     if_none_match: IfAbsent = None,
 ) -> Alias:
     """Point an alias at a version; `prod` is what the bare task name means."""
-    target = await TARGET.read(request)
+    target = await TARGET.read(request, MAX_VALUES)
     revision = await expected_revision(warm.registry, task, alias, if_match, if_none_match)
     record, created = await warm.registry.set_alias(task, alias, target.version, revision)
     response.status_code = 201 if created else 200

@@ -1,15 +1,30 @@
 """The shapes of capsules, their versions and aliases."""
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from capsules.artefact.manifest import TASK_NAME
 
 MAX_VERSION = 2**31 - 1
 MAX_PAGE = 1000
+DIGITS = re.compile(r"[1-9][0-9]*")
+
+
+def plain_number(text: object) -> object:
+    """Take a parameter for a number only as it is written: not `01`, `+1`, `1.0`, `1_0` or ` 1 `."""
+    if isinstance(text, str) and not DIGITS.fullmatch(text):
+        raise PydanticCustomError(
+            "plain_number", "Input should be a number from 1, written in digits alone"
+        )
+    return text
+
+
+PlainNumber = BeforeValidator(plain_number)
 NAME = {"pattern": f"^{TASK_NAME.pattern}$"}
 
 # The names' pattern is documented only: the registry checks it, with an error of its own.
@@ -20,9 +35,14 @@ AliasPath = Annotated[
     str, Path(description="The alias.", examples=["prod"], json_schema_extra=NAME)
 ]
 VersionPath = Annotated[
-    int, Path(ge=1, le=MAX_VERSION, description="The version's number.", examples=[1])
+    int,
+    Field(ge=1, le=MAX_VERSION),
+    PlainNumber,
+    Path(description="The version's number.", examples=[1]),
 ]
-Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Most tasks to return.")]
+Limit = Annotated[
+    int, Field(ge=1, le=MAX_PAGE), PlainNumber, Query(description="Most tasks to return.")
+]
 After = Annotated[
     str | None, Query(description="The last task of the previous page; empty for the first.")
 ]

@@ -1,6 +1,11 @@
 """Turns what the registry tells into the shapes of the API, and reads its preconditions."""
 
+import json
 import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
 
 from service.api.capsules.schemas import (
     Alias,
@@ -13,6 +18,7 @@ from service.api.capsules.schemas import (
 )
 from service.errors import BadRequest, PreconditionFailed
 from service.registry import records
+from service.registry.reference import check_alias_name, check_task_name
 from service.registry.registry import Registry
 from service.store.base import AliasRecord, Removal, VersionRecord
 
@@ -30,8 +36,18 @@ def version_of(record: VersionRecord) -> CapsuleVersion:
         digest=record.digest,
         created_at=record.created_at,
         bytes=record.size,
-        manifest=dict(record.manifest),
+        manifest=well_formed(record.manifest),
     )
+
+
+def well_formed(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored manifest as replies can tell it: one that is damaged may hold no Unicode text."""
+    told = dict(manifest)
+    try:
+        orjson.dumps(told)
+    except TypeError:
+        told = json.loads(json.dumps(told, ensure_ascii=False).encode(errors="replace"))
+    return told
 
 
 def alias_of(record: AliasRecord) -> Alias:
@@ -114,7 +130,10 @@ async def expected_revision(
         BadRequest: a header is malformed.
         PreconditionFailed: no tag can match.
         NotFound: the task does not exist.
+        Unprocessable: `invalid_task_name` or `invalid_alias_name`; no precondition saves these.
     """
+    check_task_name(task)
+    check_alias_name(alias)
     if if_none_match is not None:
         if if_none_match.strip() != ANY:
             raise BadRequest(

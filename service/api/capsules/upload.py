@@ -1,7 +1,9 @@
 """Reads an uploaded file, from a form or as the bare body."""
 
+from collections.abc import AsyncGenerator
+
 from fastapi import Request
-from starlette.datastructures import UploadFile
+from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from service.body import read_bytes, too_large
@@ -59,6 +61,33 @@ async def read_file(request: Request, limit: int) -> bytes:
     return data
 
 
+class FormParser(MultiPartParser):
+    """Refuses a form that was cut short, of which the framework takes what there is."""
+
+    def __init__(
+        self, headers: Headers, stream: AsyncGenerator[bytes, None], **limits: int
+    ) -> None:
+        super().__init__(headers, self.whole(stream), **limits)
+        self.ended = False
+
+    def on_end(self) -> None:
+        """The closing boundary is here."""
+        self.ended = True
+
+    async def whole(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """The stream, which must not end before the form does.
+
+        Raises:
+            MultiPartException: it did.
+        """
+        async for chunk in stream:
+            yield chunk
+        if not self.ended:
+            raise MultiPartException(
+                "it was cut short, before its closing boundary; send all of it"
+            )
+
+
 async def read_form(request: Request, limit: int) -> bytes:
     """The file in a form, kept in memory: its size is bounded.
 
@@ -66,7 +95,7 @@ async def read_form(request: Request, limit: int) -> bytes:
         BadRequest: the form is malformed.
         InvalidRequest: it has no such file.
     """
-    parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=MAX_FIELDS)
+    parser = FormParser(request.headers, request.stream(), max_files=1, max_fields=MAX_FIELDS)
     parser.spool_max_size = limit + FRAMING_BYTES
     try:
         form = await parser.parse()

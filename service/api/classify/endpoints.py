@@ -1,9 +1,14 @@
 """`POST /v1/classify`."""
 
-import orjson
 from fastapi import APIRouter, Request, Response
 
-from service.api.classify.schemas import EXAMPLES, ClassifyReply, ClassifyRequest
+from service.api.classify.schemas import (
+    EXAMPLES,
+    VALUES,
+    VALUES_A_ROW,
+    ClassifyReply,
+    ClassifyRequest,
+)
 from service.api.classify.service import classify
 from service.body import JsonBody, json_content
 from service.dependencies import live_of
@@ -64,16 +69,17 @@ async def post(request: Request) -> Response:
     """
     live = live_of(request)
     warm = live.require_warm()
-    body = await BODY.read(request)
+    settings = live.settings
+    body = await BODY.read(request, VALUES + VALUES_A_ROW * settings.max_texts)
     classified = await while_connected(
-        request.receive, classify(body, warm, live.settings, notes_of(request.scope))
+        request.receive, classify(body, warm, settings, notes_of(request.scope))
     )
     for code in classified.row_errors:
         live.metrics.row_refused(code)
     if classified.truncated:
         live.metrics.rows_truncated(classified.truncated)
     return Response(
-        orjson.dumps(classified.reply),
+        classified.content,
         media_type="application/json",
         headers={"Server-Timing": server_timing(classified.timings)},
     )

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, with_config
+from pydantic import BaseModel, ConfigDict, FailFast, Field, WithJsonSchema, with_config
 from typing_extensions import TypedDict
 
 MAX_TOP_K = 10_000
@@ -35,6 +35,10 @@ OPENAI = ("model", "input")
 FORMS = (TASK_AND_TEXT, MIXED, FAN_OUT, OPENAI)
 """Which keys go together; each request is of exactly one form."""
 
+VALUES = 4096
+VALUES_A_ROW = 64
+"""How many JSON values a request may hold; a named input is one."""
+
 STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -65,11 +69,17 @@ class ClassifyRequest(TypedDict):
     task: NotRequired[Reference]
     text: NotRequired[Texts]
     inputs: NotRequired[
-        Annotated[list[Input], Field(min_length=1, description="Rows with a task of their own.")]
+        Annotated[
+            list[Input],
+            FailFast(),
+            Field(min_length=1, description="Rows with a task of their own."),
+        ]
     ]
     tasks: NotRequired[
         Annotated[
-            list[Reference], Field(min_length=1, description="Classify each text under each.")
+            list[Reference],
+            FailFast(),
+            Field(min_length=1, description="Classify each text under each."),
         ]
     ]
     model: NotRequired[Annotated[str, Field(description="`task`, for OpenAI-style clients.")]]

@@ -1,18 +1,23 @@
 """Answers a request: plan the rows, resolve their tasks, ask the engine, compose the reply."""
 
+import asyncio
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from service.api.classify.reply import Classified, at, compose
 from service.api.classify.rows import Plan, Row, plan_rows
 from service.api.classify.schemas import ClassifyRequest
+from service.api.classify.size import check_size
 from service.engine.records import Outcome, RowRequest, Served, Timings
-from service.errors import ServiceError, Unprocessable
+from service.errors import DeadlineExceeded, ServiceError, Unprocessable
 from service.notes import RequestNotes
 from service.problems import Fault, InvalidRequest
 from service.settings import Settings
 from service.state import Warm
 
+# Scores whose reply is put together on the event loop: a millisecond's work.
+LARGE_SCORES = 4096
 NO_TIME = Timings(tokenise=0.0, queue=0.0, forward=0.0)
 
 
@@ -36,6 +41,9 @@ async def classify(
     found = resolve(plan, warm)
     notes.tasks = tuple({one.task for one in found.values() if isinstance(one, Served)})
 
+    top_k = request.get("top_k")
+    large = check_size(plan, found, top_k, settings.max_reply_bytes) > LARGE_SCORES
+
     truncate = request.get("truncate", True)
     prepared = [prepare(row, found[row.reference], settings, truncate) for row in plan.rows]
     accepted = [row for row in prepared if isinstance(row, RowRequest)]
@@ -43,10 +51,16 @@ async def classify(
     if accepted:
         # Nothing may be awaited between resolving and this: a capsule might go meanwhile.
         elapsed = time.perf_counter() - notes.started
-        outcome = await warm.engine.classify(accepted, timeout=max(timeout - elapsed, 0.0))
+        try:
+            outcome = await warm.engine.classify(accepted, timeout=max(timeout - elapsed, 0.0))
+        except DeadlineExceeded as error:
+            raise late(timeout, settings) from error
     answers = iter(outcome.rows)
     results = [next(answers) if isinstance(row, RowRequest) else row for row in prepared]
-    return compose(plan, found, results, outcome.timings, warm.backbone.id, request.get("top_k"))
+    put_together = partial(
+        compose, plan, found, results, outcome.timings, warm.backbone.id, top_k, large=large
+    )
+    return await asyncio.to_thread(put_together) if large else put_together()
 
 
 def time_limit(request: ClassifyRequest, settings: Settings) -> float:
@@ -68,6 +82,22 @@ def time_limit(request: ClassifyRequest, settings: Settings) -> float:
             ]
         )
     return asked / 1000
+
+
+def late(timeout: float, settings: Settings) -> DeadlineExceeded:
+    """The error for a request whose time is up, told as the limit that its client knows.
+
+    Args:
+        timeout: that limit, in seconds.
+        settings: the server's own.
+    """
+    limit = round(timeout * 1000)
+    more = "allow more with `timeout_ms`, " if limit < settings.timeout_ms else ""
+    return DeadlineExceeded(
+        f"The answer was not ready within the time limit of {limit} ms; {more}send fewer texts at "
+        "once, or try again when the server is less busy.",
+        code="deadline_exceeded",
+    )
 
 
 def resolve(plan: Plan, warm: Warm) -> dict[str, Served | ServiceError]:
@@ -94,14 +124,15 @@ def prepare(
     """A row for the engine, or why it never gets there."""
     if isinstance(capsule, ServiceError):
         return capsule
-    characters = len(row.text) if isinstance(row.text, str) else sum(map(len, row.text.values()))
+    inputs = named(row.text, capsule)
+    characters = capsule.template.length(inputs)
     if characters > settings.max_characters:
         return Unprocessable(
-            f"The text has {characters} characters, and the limit is {settings.max_characters}; "
-            "shorten it.",
+            f"The text has {characters} characters in the template of its task, and the limit is "
+            f"{settings.max_characters}; shorten it.",
             code="text_too_long",
         )
-    return RowRequest(capsule=capsule, inputs=named(row.text, capsule), truncate=truncate)
+    return RowRequest(capsule=capsule, inputs=inputs, truncate=truncate)
 
 
 def named(text: str | Mapping[str, str], capsule: Served) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from service.cli import app
 from service.settings import PREFIX, Settings
 from tests.support.commands import ROOT, invoke
 
-COMMANDS = {"serve", "train", "evaluate", "inspect", "push", "list", "classify", "rm"}
+COMMANDS = {"serve", "train", "evaluate", "inspect", "reproduce", "push", "list", "classify", "rm"}
 HEAVY = {"torch", "transformers", "sklearn", "uvicorn", "fastapi", "pydantic", "httpx2", "numpy"}
 
 
@@ -98,8 +98,8 @@ def test_serve_tells_all_bad_settings_together(monkeypatch):
     assert (result.exit_code, result.stdout) == (2, "")
     told = result.stderr.splitlines()
     assert len(told) == 3
-    for variable in ("CAPSULE_PORT is '99999'", "CAPSULE_DEVICE is 'tpu'", "CAPSULE_MAX_TEXTS"):
-        assert any(line.startswith(f"error [invalid_setting]: {variable}") for line in told)
+    for name in ("--port is '99999'", "--device is 'tpu'", "CAPSULE_MAX_TEXTS is 'many'"):
+        assert any(line.startswith(f"error [invalid_setting]: {name}") for line in told)
 
 
 def test_serve_describes_its_flags_as_the_settings_do():

@@ -69,7 +69,7 @@ def test_an_upload_is_the_bare_file(status, created, clock):
     assert request.content == b"bytes"
 
 
-@pytest.mark.parametrize("code", ["warming", "queue_full"])
+@pytest.mark.parametrize("code", ["warming", "queue_full", "busy"])
 def test_a_busy_server_is_asked_again(code, clock, capsys):
     answers = iter([problem(503, code), problem(503, code), httpx2.Response(201, json=STORED)])
     stored, _ = a_client(lambda request: next(answers), clock).upload(b"")

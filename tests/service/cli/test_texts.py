@@ -38,6 +38,19 @@ def test_lines_lose_their_ends_only():
     assert list(lines_of(stream)) == ["one", "", "  two ", "three\udcff", "last"]
 
 
+def test_of_a_long_line_only_so_much_is_kept(monkeypatch):
+    monkeypatch.setattr("service.cli.texts.MAX_LINE_BYTES", 4)
+    lines = [b"1234\n", b"12345\n", b"x" * 50 + b"\n", b"ok\r\n", b"y" * 9]
+    found = list(lines_of(io.BytesIO(b"".join(lines))))
+    assert [item if isinstance(item, str) else item.code for item in found] == [
+        "1234",
+        "text_too_long",
+        "text_too_long",
+        "ok",
+        "text_too_long",
+    ]
+
+
 def test_texts_stay_as_they_are():
     assert list(items_from(["a", '{"a": 1}', ""], as_json=False)) == ["a", '{"a": 1}', ""]
 

@@ -12,6 +12,7 @@ import torch
 from capsules.artefact.file import METADATA_KEY
 from capsules.errors import ArtefactFault
 from tests.service.registry.samples import OTHER_FINGERPRINT, a_capsule, an_artefact
+from tests.support.malformed import overlap, with_header
 
 
 def file_of(
@@ -31,11 +32,6 @@ def framed(header: bytes, body: bytes = b"", length: int | None = None) -> bytes
     return struct.pack("<Q", len(header) if length is None else length) + header + body
 
 
-def overlapping() -> bytes:
-    entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
-    return framed(json.dumps({"a": entry, "b": entry}).encode(), bytes(16))
-
-
 def golden_of_another() -> bytes:
     probs = [0.5, 0.5]
     golden = [{"inputs": {"text": "what is this"}, "label": "no", "probs": probs}]
@@ -46,7 +42,7 @@ FAULTY: dict[ArtefactFault, Callable[[], bytes]] = {
     ArtefactFault.TOO_SMALL: lambda: b"capsule",
     ArtefactFault.NOT_SAFETENSORS: lambda: pickle.dumps({"capsule": list(range(100))}),
     ArtefactFault.HEADER_TOO_LARGE: lambda: framed(b"{}", length=2**63),
-    ArtefactFault.INVALID_HEADER: overlapping,
+    ArtefactFault.INVALID_HEADER: lambda: with_header(file_of(), overlap),
     ArtefactFault.TRUNCATED: lambda: an_artefact()[:-4],
     ArtefactFault.MISSING_MANIFEST: lambda: safetensors.torch.save({"capsule": torch.ones(2)}),
     ArtefactFault.INVALID_MANIFEST: lambda: file_of({"task": "../etc"}),

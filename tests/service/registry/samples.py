@@ -74,8 +74,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def damage(store: Store, where: str = "version > 0") -> None:
     """Overwrite stored artefacts behind the store's back."""
+    overwrite(store, f"UPDATE artefacts SET content = X'00' WHERE {where}")
+
+
+def overwrite(store: Store, statement: str) -> None:
+    """Change the database behind the store's back."""
     with store.writing() as session:  # type: ignore[attr-defined]
-        session.connection().exec_driver_sql(f"UPDATE artefacts SET content = X'00' WHERE {where}")
+        session.connection().exec_driver_sql(statement)
 
 
 def contents(store: Store) -> list[Any]:

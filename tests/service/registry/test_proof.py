@@ -2,7 +2,7 @@ import pytest
 
 from capsules.artefact.manifest import Golden
 from service.engine.records import RowAnswer, Served
-from service.errors import InternalError, Unavailable, Unprocessable
+from service.errors import DeadlineExceeded, InternalError, Unavailable, Unprocessable
 from service.registry.proof import check, prove
 from tests.service.registry.samples import a_capsule
 from tests.support.fake_engine import FakeEngine
@@ -88,6 +88,12 @@ class TestProve:
         with pytest.raises(Unprocessable, match="not finite") as refused:
             await prove(golden, served, engine, 1.0)
         assert refused.value.code == "golden_mismatch"
+
+    async def test_says_for_how_long_it_waited(self, engine: FakeEngine) -> None:
+        golden, served = self.serve(engine)
+        engine.failure = DeadlineExceeded("late", code="deadline_exceeded")
+        with pytest.raises(DeadlineExceeded, match=r"within 2\.5 s; upload the capsule again"):
+            await prove(golden, served, engine, 2.5)
 
     async def test_blames_the_server_for_its_own_failures(self, engine: FakeEngine) -> None:
         golden, served = self.serve(engine)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from capsules.artefact.file import Capsule, digest
 from capsules.errors import ArtefactFault
 from service.errors import (
     Conflict,
@@ -12,9 +13,10 @@ from service.errors import (
     Unavailable,
     Unprocessable,
 )
+from service.registry.intake import Candidate
 from service.registry.registry import Registry
 from tests.service.registry.faulty import FAULTY
-from tests.service.registry.samples import an_artefact, damage, state
+from tests.service.registry.samples import a_capsule, an_artefact, damage, state
 from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine
 
@@ -87,6 +89,19 @@ async def test_a_bank_that_fills_up_at_the_last_moment_takes_the_version_back(
     after = state(occupied, engine)
     assert after[0][:2] == stored[:2]
     assert after[1:] == [resident, snapshot]
+
+
+async def test_a_manifest_that_no_reply_can_tell_is_found_before_anything_is_stored(
+    occupied: Registry, engine: FakeEngine
+) -> None:
+    before = state(occupied, engine)
+    capsule = a_capsule("trec", seed=9)
+    manifest = capsule.manifest.model_copy(update={"description": "half a pair: \ud800"})
+    data = an_artefact("trec", seed=9)
+    candidate = Candidate(Capsule(manifest, capsule.tensors), digest(data), data)
+    with pytest.raises(UnicodeEncodeError):
+        await occupied.uploads.admit(candidate, "upload")
+    assert state(occupied, engine) == before
 
 
 async def test_a_store_that_fails_leaves_no_trace(occupied: Registry, engine: FakeEngine) -> None:

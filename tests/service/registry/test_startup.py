@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from capsules.errors import ArtefactFault
-from service.errors import Conflict, NotFound, Unavailable
+from service.errors import Conflict, InternalError, NotFound, Unavailable
 from service.registry import startup
 from service.registry.registry import Registry
 from service.store import Store
@@ -20,6 +21,7 @@ from tests.service.registry.samples import (
     an_artefact,
     ask,
     damage,
+    overwrite,
     until,
 )
 from tests.support.claimed import INFO
@@ -118,6 +120,20 @@ class TestForeignVersions:
         )
         assert len(engine.bank.resident) == 1
 
+    async def test_are_counted_in_the_log_and_only_the_damaged_named(self, store: Store) -> None:
+        for seed in (1, 2):
+            put(store, "trec", an_artefact(seed=seed, fingerprint=OTHER_FINGERPRINT))
+        put(store, "sms", an_artefact("sms"))
+        damage(store, "task = 'sms'")
+        registry, _ = reopened(store)
+        with capture_logs() as logs:
+            await registry.load()
+        one, whole = logs
+        assert (one["event"], one["log_level"]) == ("capsule_not_served", "error")
+        assert (one["task"], one["version"]) == ("sms", 1)
+        assert (whole["event"], whole["log_level"]) == ("capsules_loaded", "warning")
+        assert (whole["served"], whole["foreign"], whole["unusable"]) == (0, 2, 1)
+
     async def test_can_be_deleted_and_superseded(self, store: Store) -> None:
         put(store, "trec", an_artefact(seed=1, fingerprint=OTHER_FINGERPRINT))
         registry, _ = reopened(store)
@@ -172,12 +188,69 @@ class TestDamage:
         self, store: Store
     ) -> None:
         put(store, "trec", an_artefact())
-        with store.writing() as session:  # type: ignore[attr-defined]
-            session.connection().exec_driver_sql("UPDATE versions SET manifest = '[1]'")
+        overwrite(store, "UPDATE versions SET manifest = '[1]'")
         registry, _ = reopened(store)
         assert (await registry.load()).served == 1
         assert registry.resolve("trec").labels == ("no", "yes")
         assert (await registry.describe("trec")).summary.labels == 0
+
+    @pytest.mark.parametrize(
+        ("column", "value"),
+        [
+            ("manifest", "'{'"),
+            ("manifest", "CAST(X'7BFF7D' AS TEXT)"),
+            ("manifest", "X'7BFF7D'"),
+            ("created_at", "'yesterday'"),
+            ("created_at", "X'00'"),
+            ("created_at", "5"),
+            ("size", "'large'"),
+            ("source", "'nobody'"),
+        ],
+    )
+    async def test_of_one_record_is_reported_and_the_others_are_as_they_were(
+        self, store: Store, column: str, value: str
+    ) -> None:
+        for task in "abc":
+            put(store, task, an_artefact(task))
+        overwrite(store, f"UPDATE versions SET {column} = {value} WHERE task = 'b'")
+        registry, engine = reopened(store)
+        with capture_logs() as logs:
+            assert (await registry.load()).served == 3
+        (line,) = [line for line in logs if line["event"] == "record_damaged"]
+        assert (line["task"], line["version"], line["columns"]) == ("b", 1, (column,))
+        assert await ask(engine, registry.resolve("b")) == probabilities(a_capsule("b"))
+        assert await registry.artefact("b", 1) == an_artefact("b")
+        assert [task.task for task in (await registry.list_tasks()).tasks] == ["a", "b", "c"]
+        assert (await registry.version("c", 1)).record.manifest["labels"] == ["no", "yes"]
+        with pytest.raises(InternalError, match="delete it, then upload") as damaged:
+            await registry.version("b", 1)
+        assert damaged.value.code == "artefact_damaged"
+        await registry.delete_version("b", 1)
+        record, created = await registry.upload(an_artefact("b"))
+        assert (record.version, created) == (2, True)
+        assert (await registry.version("b", 2)).record == record
+
+    async def test_of_a_file_that_is_no_bytes_any_more(self, store: Store) -> None:
+        for task in "ab":
+            put(store, task, an_artefact(task))
+        overwrite(store, "UPDATE artefacts SET content = 'text' WHERE task = 'b'")
+        registry, _ = reopened(store)
+        report = await registry.load()
+        assert (report.served, report.unusable) == (1, 1)
+        with pytest.raises(InternalError) as damaged:
+            await registry.artefact("b", 1)
+        assert damaged.value.code == "artefact_damaged"
+
+    async def test_of_an_aliass_time_moves_no_alias(self, store: Store) -> None:
+        for seed in (1, 2):
+            put(store, "trec", an_artefact(seed=seed))
+        store.set_alias("trec", "prod", 1)
+        overwrite(store, "UPDATE aliases SET updated_at = 'yesterday'")
+        registry, _ = reopened(store)
+        await registry.load()
+        assert registry.resolve("trec").version == 1
+        (alias,) = (await registry.describe("trec")).summary.aliases
+        assert (alias.alias, alias.version, alias.updated_at.year) == ("prod", 1, 1970)
 
     async def test_of_the_name_is_reported_and_skipped(self, store: Store) -> None:
         put(store, "trec", an_artefact("other"))

@@ -10,6 +10,7 @@ from service.errors import (
     Unavailable,
     Unprocessable,
 )
+from service.registry.lanes import Lane
 from service.registry.storage import stored, to_service_error
 from service.store import errors
 
@@ -21,6 +22,11 @@ EXPECTED: dict[type[errors.StoreError], tuple[errors.StoreError, type[ServiceErr
     errors.TaskNotFound: (errors.TaskNotFound("trec"), NotFound, "task_not_found"),
     errors.VersionNotFound: (errors.VersionNotFound("trec", 3), NotFound, "version_not_found"),
     errors.AliasNotFound: (errors.AliasNotFound("trec", "prod"), NotFound, "alias_not_found"),
+    errors.DamagedRecord: (
+        errors.DamagedRecord("trec", 3, ["manifest"]),
+        InternalError,
+        "artefact_damaged",
+    ),
     errors.AliasConflict: (
         errors.AliasConflict("trec", "prod", expected=1, actual=2),
         PreconditionFailed,
@@ -57,7 +63,7 @@ async def test_translates(raised: type[errors.StoreError]) -> None:
         raise error
 
     with pytest.raises(ServiceError) as translated:
-        await stored(call)
+        await stored(Lane("test", 1), None, call)
     assert type(translated.value) is kind
     assert translated.value.code == code
     assert translated.value.__cause__ is error
@@ -75,4 +81,4 @@ def test_a_conflict_says_what_is(actual: int, words: str) -> None:
 
 
 async def test_passes_arguments_and_result() -> None:
-    assert await stored(divmod, 7, 3) == (2, 1)
+    assert await stored(Lane("test", 1), None, divmod, 7, 3) == (2, 1)

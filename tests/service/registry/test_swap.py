@@ -46,7 +46,10 @@ class Oracle:
         (encoding,) = self.tokeniser.encode([text], capsule.manifest.max_length - 1)
         ids = torch.tensor([encoding.input_ids])
         group = PromptGroup(
-            variant(capsule.manifest.variant), 1, {"capsule": capsule.tensors["capsule"][None]}
+            variant(capsule.manifest.variant),
+            1,
+            capsule.manifest.injected,
+            {"capsule": capsule.tensors["capsule"][None]},
         )
         (features,) = self.executor.features(
             TokenBatch(ids, torch.ones_like(ids, dtype=torch.bool)), Prompts((group,))

@@ -4,13 +4,16 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import QueuePool, event, text
 
-from service.store.errors import StoreUnavailable
+from service.store.errors import DamagedRecord, StoreUnavailable
+from service.store.models import EPOCH
 from service.store.open import DATABASE_NAME, open_store
 from service.store.sql import SqlStore
 from service.store.sqlite import SqliteStore, configure
@@ -167,6 +170,49 @@ class TestTrouble:
         path.write_bytes(content[:4096] + b"\xaa" * (len(content) - 4096))
         with pytest.raises(StoreUnavailable, match="malformed"):
             open_store(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("column", "value", "salvaged"),
+        [
+            ("manifest", "'no JSON'", {}),
+            ("manifest", "CAST(X'7B22FF223A317D' AS TEXT)", {}),
+            ("manifest", "'[]'", {}),
+            ("created_at", "'no time'", EPOCH),
+            ("created_at", "7", EPOCH),
+            ("size", "'no number'", 0),
+            ("source", "'no source'", "upload"),
+        ],
+    )
+    def test_a_row_that_cannot_be_read(
+        self, store: SqliteStore, column: str, value: str, salvaged: Any
+    ) -> None:
+        before = add(store, "a")
+        damaged = add(store, "b")
+        with store.writing() as session:
+            session.execute(text(f"UPDATE versions SET {column} = {value} WHERE task = 'b'"))
+        assert list(store.iter_artefacts()) == [
+            (before, b"one"),
+            (replace(damaged, damaged=(column,), **{column: salvaged}), b"one"),
+        ]
+        assert store.get_version("a", 1) == before
+        assert store.artefact("b", 1) == b"one"
+        for read in (
+            lambda: store.get_version("b", 1),
+            lambda: store.list_versions("b"),
+            lambda: store.list_tasks(),
+            lambda: add(store, "b"),
+        ):
+            with pytest.raises(DamagedRecord, match=column) as caught:
+                read()
+            assert (caught.value.task, caught.value.version) == ("b", 1)
+        assert store.delete_version("b", 1).versions == (1,)
+        assert add(store, "b").version == 2
+
+    def test_text_that_is_no_utf8_is_escaped(self, store: SqliteStore) -> None:
+        store.mark("key", "value")
+        with store.writing() as session:
+            session.execute(text("UPDATE marks SET value = CAST(X'C3A9FF' AS TEXT)"))
+        assert store.marked("key") == "é\\xff"
 
     def test_data_directory_is_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "data").touch()

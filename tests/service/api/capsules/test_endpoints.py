@@ -105,6 +105,27 @@ def test_a_form_that_cannot_be_read_is_a_bad_request(
     a_problem(response, 400, "invalid_form")
 
 
+PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+FORM_B = {"content-type": "multipart/form-data; boundary=b"}
+
+
+@pytest.mark.parametrize(
+    "cut", [b"", b"--b", PART, PART + b"x", PART + b"x\r\n", PART + b"x\r\n--b"]
+)
+def test_a_form_that_was_cut_short_is_told_so(client: TestClient, cut: bytes) -> None:
+    response = client.post("/v1/capsules", content=cut, headers=FORM_B)
+    problem = a_problem(response, 400, "invalid_form")
+    assert "cut short" in problem["detail"]
+
+
+@pytest.mark.parametrize("end", [b"--b--", b"--b--\r\n", b"--b--\r\nan epilogue"])
+def test_a_form_ends_with_its_closing_boundary(client: TestClient, end: bytes) -> None:
+    body = PART + b"x" * 100 + b"\r\n" + end
+    a_problem(client.post("/v1/capsules", content=body, headers=FORM_B), 422, "not_safetensors")
+    text = b'--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nx\r\n' + end
+    a_problem(client.post("/v1/capsules", content=text, headers=FORM_B), 422, "missing_field")
+
+
 def test_a_file_beyond_the_limit_is_refused(client: TestClient) -> None:
     a_problem(upload(client, b"x" * 4097), 413, "body_too_large")
     a_problem(
@@ -140,7 +161,9 @@ def test_tasks_are_listed_in_pages(client: TestClient) -> None:
     assert rest["has_more"] is False
 
 
-@pytest.mark.parametrize("limit", ["0", "1001", "-1", "ten", "1e3", "9" * 5000])
+@pytest.mark.parametrize(
+    "limit", ["", "0", "1001", "-1", "ten", "1e3", "9" * 5000, "1.0", "01", "+1", " 1", "1_0"]
+)
 def test_the_page_s_size_is_checked(client: TestClient, limit: str) -> None:
     problem = a_problem(client.get("/v1/capsules", params={"limit": limit}), 422, "invalid_value")
     assert problem["errors"][0]["field"] == "limit"
@@ -178,6 +201,16 @@ def test_a_version_is_described_with_its_manifest(client: TestClient) -> None:
         ("none/versions/1", 404, "task_not_found"),
         ("trec/versions/0", 422, "invalid_value"),
         ("trec/versions/one", 422, "invalid_value"),
+        ("trec/versions/1.0", 422, "invalid_value"),
+        ("trec/versions/+1", 422, "invalid_value"),
+        ("trec/versions/%2B1", 422, "invalid_value"),
+        ("trec/versions/-1", 422, "invalid_value"),
+        ("trec/versions/01", 422, "invalid_value"),
+        ("trec/versions/1_0", 422, "invalid_value"),
+        ("trec/versions/%201%20", 422, "invalid_value"),
+        ("trec/versions/1%0A", 422, "invalid_value"),
+        ("trec/versions/%D9%A1", 422, "invalid_value"),
+        ("trec/versions/2147483648", 422, "invalid_value"),
         ("trec/versions/" + "9" * 400, 422, "invalid_value"),
         ("a%2Fb", 404, "path_not_found"),
         ("trec/nothing", 404, "path_not_found"),
@@ -290,6 +323,25 @@ def test_the_target_of_an_alias_is_checked(
 ) -> None:
     response = client.put("/v1/capsules/trec/aliases/prod", json=body)
     assert a_problem(response, 422, code)["errors"][0]["field"] == field
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+@pytest.mark.parametrize(
+    "precondition", [{}, {"if-match": "*"}, {"if-match": '"1"'}, {"if-none-match": "*"}]
+)
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/v1/capsules/trec/aliases/Bad", "invalid_alias_name"),
+        ("/v1/capsules/trec/aliases/latest", "invalid_alias_name"),
+        ("/v1/capsules/Bad/aliases/prod", "invalid_task_name"),
+    ],
+)
+def test_names_come_before_preconditions(
+    client: TestClient, method: str, precondition: dict[str, str], path: str, code: str
+) -> None:
+    response = client.request(method, path, json={"version": 1}, headers=precondition)
+    a_problem(response, 422, code)
 
 
 def test_an_alias_needs_a_task_a_version_and_a_name(client: TestClient) -> None:

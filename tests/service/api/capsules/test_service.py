@@ -3,7 +3,7 @@ from typing import Any, cast
 
 import pytest
 
-from service.api.capsules.service import expected_revision, tags, unchanged
+from service.api.capsules.service import expected_revision, tags, unchanged, well_formed
 from service.errors import BadRequest, PreconditionFailed
 from service.registry.registry import Registry
 
@@ -85,3 +85,18 @@ async def test_only_a_star_is_read_of_if_none_match() -> None:
     with pytest.raises(BadRequest) as caught:
         await expected_revision(registry_with(), "t", "prod", None, '"7"')
     assert caught.value.field == "If-None-Match"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "told"),
+    [
+        ({"task": "a", "labels": ["é", "😀"]}, {"task": "a", "labels": ["é", "😀"]}),
+        ({"seed": 2**70}, {"seed": 2**70}),
+        ({"a": {"b": ["\ud800x"]}}, {"a": {"b": ["?x"]}}),
+        ({"a\udc00": 1}, {"a?": 1}),
+    ],
+)
+def test_a_manifest_is_told_as_it_is_unless_it_cannot_be(
+    manifest: dict[str, Any], told: dict[str, Any]
+) -> None:
+    assert well_formed(manifest) == told

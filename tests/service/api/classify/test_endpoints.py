@@ -1,4 +1,5 @@
 import re
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -6,9 +7,11 @@ import pytest
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 
+from service.api.classify.service import late
 from service.engine.records import Outcome, RowAnswer, Timings
 from service.errors import Unavailable
-from tests.support.edge import EdgeEngine, a_problem
+from service.metrics import RANK_S
+from tests.support.edge import EdgeEngine, a_problem, an_artefact, settings_for
 
 
 def post(client: TestClient, **body: Any) -> httpx2.Response:
@@ -216,7 +219,16 @@ def test_a_full_queue_says_when_to_come_back(client: TestClient, engine: EdgeEng
 
 def test_a_request_ends_with_its_time_limit(client: TestClient, engine: EdgeEngine) -> None:
     client.portal.call(engine.gate.clear)  # type: ignore[union-attr]
-    a_problem(post(client, task="trec", text="a", timeout_ms=10), 504, "deadline_exceeded")
+    response = post(client, task="trec", text="a", timeout_ms=10)
+    detail = a_problem(response, 504, "deadline_exceeded")["detail"]
+    # The limit that was asked for, not what of it was left for the engine.
+    assert "the time limit of 10 ms; allow more with `timeout_ms`, send fewer" in detail
+
+
+def test_a_client_is_not_told_to_ask_for_more_time_than_there_is(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path, timeout_ms=1500)
+    assert "limit of 1500 ms; send fewer" in late(1.5, settings).detail
+    assert "limit of 1499 ms; allow more" in late(1.499, settings).detail
 
 
 def test_scores_that_are_no_numbers_are_an_error(client: TestClient, engine: EdgeEngine) -> None:
@@ -239,6 +251,18 @@ def test_requests_rows_and_cut_texts_are_counted(client: TestClient, engine: Edg
     after = [metric(client, name) for name in names]
     assert [new - old for new, old in zip(after, before, strict=True)] == [1, 1, 2, 2]
     assert "unheard-of" not in client.get("/metrics").text
+
+
+def test_a_deleted_task_is_no_label_any_more(client: TestClient) -> None:
+    upload = {"file": ("brief.safetensors", an_artefact("brief", labels=("no", "yes")))}
+    assert client.post("/v1/capsules", files=upload).status_code == 201
+    post(client, task="brief", text="a")
+    name = 'capsule_requests_total{code="200",task="brief"}'
+    assert metric(client, name) == 1
+    assert client.delete("/v1/capsules/brief").status_code == 200
+    client.app.state.live.metrics.ranked -= RANK_S  # type: ignore[attr-defined]
+    assert metric(client, name) == 1, "its last value is read once more"
+    assert "brief" not in client.get("/metrics").text
 
 
 def test_texts_are_never_logged(client: TestClient) -> None:

@@ -1,0 +1,322 @@
+"""HTTP/1.1 as uvicorn speaks it, held to bounds that a hostile or broken client cannot pass.
+
+The parser collects the request line and every header until they are whole, with work that grows
+with the square of their length, and it waits for the rest of them forever. Here a head has a size
+and a time, bodies and replies have a pace, and whatever cannot be read is handed to the
+application, so that it gets a request id, a log line and a problem document like any other request.
+"""
+
+import asyncio
+from enum import Enum, auto
+from typing import Any
+
+import structlog
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from service.errors import BadRequest, HeadersTooLarge, RequestTimeout, ServiceError, UriTooLong
+from service.notes import FAULT
+from service.state import Live
+
+MAX_TARGET_BYTES = 16 * 1024
+"""Longest path with its query."""
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Most bytes of a request's target, headers and trailers together."""
+
+WINDOW_S = 30.0
+"""How long a head may take, and how often the pace of bodies and replies is looked at."""
+
+WINDOW_BYTES = 32 * 1024
+"""What has to move within each window, in either direction."""
+
+LINGER_S = 0.25
+"""On shutdown, how long a request that is on its way may take to begin."""
+
+ENDLESS = (b"transfer-encoding", b"chunked")
+"""Says of a request that it has a body, of unknown length."""
+
+logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
+
+
+class Phase(Enum):
+    """What the parser is in the middle of."""
+
+    IDLE = auto()
+    HEAD = auto()
+    BODY = auto()
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection.
+
+    Attributes:
+        phase: what its parser is in the middle of.
+        fields: bytes of the request's target, headers and trailers, as far as they are whole.
+        collecting: bytes since the parser last had something whole; the unfinished thing is no
+            longer than that.
+        received: bytes in all.
+        fault: why the parser was stopped, or None where it stopped by itself.
+        refused: whether the connection ends with the last reply that is due.
+        told: whether the server has asked it to close.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.phase = Phase.IDLE
+        self.fields = 0
+        self.collecting = 0
+        self.received = 0
+        self.fault: ServiceError | None = None
+        self.refused = False
+        self.told = False
+        self.incoming: asyncio.TimerHandle | None = None
+        self.outgoing: asyncio.TimerHandle | None = None
+
+    # --- the connection -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin; a connection that sends nothing is closed like one that is no longer used."""
+        super().connection_made(transport)
+        self.await_request()
+        if self.leaving:
+            # It was accepted too late to be told.
+            self.shutdown()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        for timer in (self.incoming, self.outgoing):
+            if timer is not None:
+                timer.cancel()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come."""
+        if self.refused:
+            # Read, so that the reply is not lost in a reset, and thrown away.
+            self.cycle.message_event.set()
+            return
+        self.received += len(data)
+        self.collecting += len(data)
+        super().data_received(data)
+        if self.collecting > MAX_HEAD_BYTES and not self.refused:
+            self.refuse(headers_too_large())
+        if self.phase is Phase.IDLE or self.refused:
+            self.forget_incoming()
+        elif self.incoming is None:
+            self.watch_incoming()
+        self.await_request()
+
+    def await_request(self) -> None:
+        """Have the connection closed if nothing comes for long, unless something is under way."""
+        if self.phase is Phase.IDLE and not self.busy and self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request waits for the end of its reply."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    @property
+    def leaving(self) -> bool:
+        """Whether the server is going, and the connection with it."""
+        live: Live = self.app_state["live"]
+        return self.told or live.phase == "draining"
+
+    def shutdown(self) -> None:
+        """Finish what is under way, and what the client may have sent already; then close."""
+        self.told = True
+        if self.busy:
+            super().shutdown()
+        else:
+            self.loop.call_later(LINGER_S, self.leave)
+
+    def leave(self) -> None:
+        """Close, unless a request has come meanwhile, whose reply closes."""
+        if not self.busy:
+            self.transport.close()
+
+    # --- what the parser finds ----------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self.phase = Phase.HEAD
+        self.fields = self.collecting = 0
+
+    def on_url(self, url: bytes) -> None:
+        """A part of its target; an exception stops the parser.
+
+        Raises:
+            UriTooLong: there is more of it than there may be.
+        """
+        super().on_url(url)
+        self.fields += len(url)
+        if self.fields > MAX_TARGET_BYTES:
+            self.fault = uri_too_long()
+            raise self.fault
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header, or a trailer: nothing reads those, so they are counted and dropped.
+
+        Raises:
+            HeadersTooLarge: there is more of them than there may be.
+        """
+        self.fields += len(name) + len(value) + len(": \r\n")
+        if self.fields > MAX_HEAD_BYTES:
+            self.fault = headers_too_large()
+            raise self.fault
+        if self.phase is Phase.HEAD:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is whole: the application may begin."""
+        super().on_headers_complete()
+        self.phase = Phase.BODY
+        self.collecting = 0
+        if self.leaving:
+            self.cycle.keep_alive = False
+
+    def on_chunk_header(self) -> None:
+        """A chunk of the body begins, or the trailers do."""
+        self.collecting = 0
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        self.collecting = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self.phase = Phase.IDLE
+        self.collecting = 0
+        self.forget_incoming()
+        super().on_message_complete()
+
+    # --- refusals -----------------------------------------------------------------------------
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer for a parser that has stopped."""
+        self.refuse(self.fault or malformed())
+
+    def refuse(self, error: ServiceError) -> None:
+        """Let the application answer the present request with an error, and close.
+
+        It is told through the state in the scope, either of the request whose body is being read
+        or of one that is made up, whose body is whatever else comes; in both cases after the
+        replies that are due before.
+        """
+        self.refused = True
+        if self.phase is Phase.BODY:
+            cycle = self.cycle
+            if cycle.response_complete:
+                self.transport.close()
+                return
+            cycle.scope["state"][FAULT] = error
+            cycle.message_event.set()
+        else:
+            known = b"" if self.phase is Phase.IDLE else self.url
+            headers = [] if self.phase is Phase.IDLE else self.headers
+            super().on_message_begin()
+            self.headers += [*headers, ENDLESS]
+            self.url = b"/"
+            self.scope["state"][FAULT] = error
+            super().on_headers_complete()
+            cycle = self.cycle
+            if not known:
+                # Without a request line, the parser's method is a default and not the client's.
+                cycle.scope["method"] = ""
+        cycle.keep_alive = False
+
+    # --- pace ---------------------------------------------------------------------------------
+
+    def watch_incoming(self) -> None:
+        """Look after a window at how much of the request has come."""
+        self.incoming = self.loop.call_later(WINDOW_S, self.check_incoming, self.received)
+
+    def forget_incoming(self) -> None:
+        """Stop looking."""
+        if self.incoming is not None:
+            self.incoming.cancel()
+            self.incoming = None
+
+    def check_incoming(self, before: int) -> None:
+        """Refuse a head that is still not whole, and a body of which too little has come."""
+        slow = self.phase is Phase.HEAD or self.received - before < WINDOW_BYTES
+        # While the application has not taken what is here, it is not the client that is slow.
+        if slow and not self.flow.read_paused:
+            self.incoming = None
+            self.refuse(too_slow())
+        else:
+            self.watch_incoming()
+
+    def pause_writing(self) -> None:
+        """More of a reply waits than the connection takes at a time."""
+        super().pause_writing()
+        self.watch_outgoing()
+
+    def resume_writing(self) -> None:
+        """The client has taken nearly all of it."""
+        super().resume_writing()
+        if self.outgoing is not None:
+            self.outgoing.cancel()
+            self.outgoing = None
+
+    def watch_outgoing(self) -> None:
+        """Look after a window at how much of the reply has gone."""
+        waiting = self.transport.get_write_buffer_size()
+        self.outgoing = self.loop.call_later(WINDOW_S, self.check_outgoing, waiting)
+
+    def check_outgoing(self, before: int) -> None:
+        """Drop a connection whose client has taken too little."""
+        if before - self.transport.get_write_buffer_size() < WINDOW_BYTES:
+            logger.warning("reply_not_taken", client=self.client, bytes=before)
+            self.outgoing = None
+            self.transport.abort()
+        else:
+            self.watch_outgoing()
+
+
+def malformed() -> BadRequest:
+    """The error for what the parser does not take."""
+    return BadRequest(
+        "The request is not well-formed HTTP/1.1; send one that is, without TLS unless a proxy "
+        "takes it off.",
+        code="malformed_request",
+    )
+
+
+def uri_too_long() -> UriTooLong:
+    """The error for a target beyond its limit."""
+    return UriTooLong(
+        f"The path and query are longer than {MAX_TARGET_BYTES} bytes; shorten them.",
+        code="uri_too_long",
+    )
+
+
+def headers_too_large() -> HeadersTooLarge:
+    """The error for a head beyond its limit."""
+    return HeadersTooLarge(
+        f"The request's head is larger than {MAX_HEAD_BYTES} bytes; send fewer or shorter headers.",
+        code="headers_too_large",
+    )
+
+
+def too_slow() -> RequestTimeout:
+    """The error for a request that comes too slowly."""
+    return RequestTimeout(
+        f"The request's head took more than {WINDOW_S:g} s, or of its body came less than "
+        f"{WINDOW_BYTES} bytes in that time; send it faster.",
+        code="request_timeout",
+    )
