@@ -10,6 +10,7 @@ import psutil
 import torch
 
 from benchmarks.record import Record
+from capsules.reproduce.machine import processor
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "fastapi", "uvicorn", "uvloop")
@@ -63,7 +64,7 @@ class Machine(Record):
 def describe_machine() -> Machine:
     """Look at the machine as it is now."""
     return Machine(
-        cpu=cpu_model(),
+        cpu=processor(),
         cpu_capability=torch.backends.cpu.get_cpu_capability(),
         physical_cores=psutil.cpu_count(logical=False),
         logical_cores=psutil.cpu_count() or 1,
@@ -81,16 +82,6 @@ def describe_machine() -> Machine:
         commit=git("rev-parse", "HEAD"),
         changed=None if (status := git("status", "--porcelain")) is None else bool(status),
     )
-
-
-def cpu_model(information: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name."""
-    if information.exists():
-        for line in information.read_text().splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return value.strip()
-    return platform.processor() or platform.machine()
 
 
 def package_versions() -> dict[str, str]:

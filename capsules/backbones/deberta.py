@@ -1,49 +1,26 @@
 """DeBERTa v2 and v3: an encoder whose attention reads content and distance apart."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModel, PreTrainedModel
 
-from capsules.backbones.base import Backbone, Entry, Family
+from capsules.backbones.base import Entry
 from capsules.backbones.checkpoint import load_pretrained
+from capsules.backbones.encoder import Encoder
 from capsules.backbones.source import BackboneSource
-from capsules.core import Reading, TokenBatch
-from capsules.functional import masked_mean, pool_weights
+from capsules.core import TokenBatch
 
 
-class Deberta(Backbone):
+class Deberta(Encoder):
     """Capsules stand one before the text, and distances count them; the answer is the mean.
 
     ``f = Mean(S_^N (+) H^N)``, to which the capsule's head is applied.
     """
 
-    family: ClassVar[Family] = "encoder-only"
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        super().__init__(model)
-        # Typed loosely, since transformers types submodules as any module.
-        self.embeddings: Any = model.embeddings
-        self.encoder: Any = model.encoder
-        self.max_tokens = model.config.max_position_embeddings
-
     @classmethod
     def load_model(cls, source: BackboneSource, dtype: torch.dtype) -> PreTrainedModel:
         """Load with eager attention, the only one this architecture has."""
         return load_pretrained(AutoModel, source, dtype, attention="eager")
-
-    @property
-    def layers(self) -> Sequence[nn.Module]:
-        """The encoder's layers."""
-        layers: Sequence[nn.Module] = self.encoder.layer
-        return layers
-
-    @property
-    def attentions(self) -> Sequence[nn.Module]:
-        """Inside each layer's attention block."""
-        return [layer.attention.self for layer in self.encoder.layer]
 
     def embed(self, tokens: TokenBatch) -> Tensor:
         """Word embeddings after their norm, and zeros where there is padding, [B, T, D]."""
@@ -70,7 +47,3 @@ class Deberta(Backbone):
             if index == 0 and self.encoder.conv is not None:
                 hidden = self.encoder.conv(entering, hidden, mask)
         return hidden
-
-    def read(self, hidden: Tensor, mask: Tensor, reading: Reading | None) -> Tensor:
-        """Mean over the processed capsule and the real tokens, [B, D]."""
-        return masked_mean(hidden, pool_weights(mask, hidden.dtype))

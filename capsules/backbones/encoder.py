@@ -30,7 +30,8 @@ class Encoder(Backbone):
         self.embeddings: Any = model.embeddings
         self.encoder: Any = model.encoder
         # RoBERTa numbers positions from padding_idx + 1, which costs that many of them.
-        offset = 0 if config.model_type == "bert" else config.pad_token_id + 1
+        counted_on = config.model_type in ("roberta", "xlm-roberta")
+        offset = config.pad_token_id + 1 if counted_on else 0
         self.max_tokens = config.max_position_embeddings - offset
 
     @classmethod

@@ -12,8 +12,6 @@ from pydantic import ValidationError
 
 from capsules.artefact.checks import check_manifest
 from capsules.artefact.file import digest, dump
-from capsules.artefact.manifest import Manifest
-from capsules.artefact.reference import reference
 from capsules.backbones.base import BackboneInfo, LoadedBackbone
 from capsules.cli.backbone import load_backbone
 from capsules.cli.data import (
@@ -31,9 +29,8 @@ from capsules.data.split import split
 from capsules.errors import ArtefactError, TrainingFault
 from capsules.evaluation.metrics import Report
 from capsules.training.config import TrainingConfig
-from capsules.training.finish import finish
+from capsules.training.finish import draft, finish
 from capsules.training.run import Run
-from capsules.training.trainable import words
 from capsules.variants.registry import variant
 
 MAX_SHOWN = 100
@@ -232,21 +229,8 @@ def rehearse(config: TrainingConfig, labels: Sequence[str], loaded: LoadedBackbo
     Raises:
         UsageError: naming the option.
     """
-    assert config.variant is not None, "the command trains capsules only"
     try:
-        manifest = Manifest(
-            task=config.task,
-            description=config.description,
-            backbone=reference(loaded.info),
-            variant=config.variant,
-            length=config.length,
-            layers=config.layers if isinstance(config.layers, str) else list(config.layers),
-            labels=list(labels),
-            verbalizers=words(loaded, config, labels),
-            template=config.template,
-            max_length=config.max_length,
-        )
-        check_manifest(manifest)
+        check_manifest(draft(loaded, config, labels))
     except ValidationError as error:
         raise usage_error_of(error) from error
     except ArtefactError as error:

@@ -1,6 +1,6 @@
 """Turns a finished run into a capsule that can prove itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version as installed_version
 
 import torch
@@ -15,14 +15,16 @@ from capsules.artefact.manifest import (
     TrainingRecord,
 )
 from capsules.artefact.reference import reference
+from capsules.backbones.base import LoadedBackbone
 from capsules.core import Example
 from capsules.data.base import Dataset
 from capsules.errors import OptionError
 from capsules.evaluation.runner import predict
 from capsules.executors.torch import TorchExecutor
 from capsules.template import Template
+from capsules.training.config import TrainingConfig
 from capsules.training.run import Run
-from capsules.training.trainable import Trainable
+from capsules.training.trainable import Trainable, words
 
 LIBRARIES = ("capsule-server", "torch", "transformers", "tokenizers", "safetensors")
 # Digits kept of golden probabilities: a hundredth of what the replay tolerates is plenty.
@@ -43,7 +45,6 @@ def finish(run: Run, *, test_rows: int = 0, metrics: Mapping[str, float] | None 
     if run.config.variant is None:
         raise OptionError("A linear head alone is not a capsule.", field="variant")
     assert isinstance(run.learner, Trainable), "only capsules are finished"
-    layers = run.config.layers
     best = run.reports[run.best_epoch - 1]
     record = TrainingRecord(
         data_digest=run.train.digest,
@@ -61,23 +62,38 @@ def finish(run: Run, *, test_rows: int = 0, metrics: Mapping[str, float] | None 
         duration_seconds=round(run.seconds, 1),
         library_versions={name: installed_version(name) for name in LIBRARIES},
     )
-    manifest = Manifest(
-        task=run.config.task,
-        description=run.config.description,
-        backbone=reference(run.loaded.info),
-        variant=run.config.variant,
-        length=run.config.length,
-        layers=layers if isinstance(layers, str) else list(layers),
-        labels=list(run.labels),
-        verbalizers=run.learner.words,
-        template=run.config.template,
-        max_length=run.config.max_length,
-        training=record,
-    )
+    manifest = draft(run.loaded, run.config, run.labels).model_copy(update={"training": record})
     tensors = {name: tensor.to(torch.float32) for name, tensor in run.best.items()}
     capsule = Capsule(manifest=manifest, tensors=tensors)
     golden = record_golden(run, capsule)
     return Capsule(manifest=manifest.model_copy(update={"golden": golden}), tensors=tensors)
+
+
+def draft(loaded: LoadedBackbone, config: TrainingConfig, labels: Sequence[str]) -> Manifest:
+    """What a capsule will say about itself, as far as its options tell before it is trained.
+
+    Args:
+        loaded: the frozen backbone.
+        config: the options, with a variant.
+        labels: in head order.
+
+    Raises:
+        OptionError: the verbalizers do not fit the backbone or the labels.
+        ValidationError: the options cannot be in a manifest.
+    """
+    assert config.variant is not None, "a linear head alone is not a capsule"
+    return Manifest(
+        task=config.task,
+        description=config.description,
+        backbone=reference(loaded.info),
+        variant=config.variant,
+        length=config.length,
+        layers=config.layers if isinstance(config.layers, str) else list(config.layers),
+        labels=list(labels),
+        verbalizers=words(loaded, config, labels),
+        template=config.template,
+        max_length=config.max_length,
+    )
 
 
 def record_golden(run: Run, capsule: Capsule) -> list[Golden]:

@@ -52,9 +52,22 @@ class Variant(Protocol):
         ...
 
 
-def start_vectors(
-    geometry: Geometry, injections: int, length: int, generator: torch.Generator
-) -> Tensor:
-    """Where the learned vectors start, [injections, length, D]: normal, :data:`START_DEVIATION`."""
-    shape = (injections, length, geometry.hidden_size)
-    return torch.randn(shape, generator=generator) * START_DEVIATION
+class LearnedVectors:
+    """What variants with a learned vector p^i_j for each injection and token have in common."""
+
+    def shapes(
+        self, geometry: Geometry, injections: int, length: int
+    ) -> dict[str, tuple[int, ...]]:
+        """``capsule`` [injections, length, D]."""
+        return {"capsule": (injections, length, geometry.hidden_size)}
+
+    def slots(self, length: int) -> int:
+        """One position a token."""
+        return length
+
+    def initial(
+        self, geometry: Geometry, injections: int, length: int, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Vectors near zero: normal, of deviation :data:`START_DEVIATION`."""
+        shape = (injections, length, geometry.hidden_size)
+        return {"capsule": torch.randn(shape, generator=generator) * START_DEVIATION}

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from capsules.core import Geometry
-from capsules.variants.base import start_vectors
+from capsules.variants.base import LearnedVectors
 from capsules.variants.pool import Pool
 
 KERNEL = 5
 
 
-class Extraction:
+class Extraction(LearnedVectors):
     """``S^i_j = p^i_j + Mean(Conv^i(S_^{i-1} (+) H^{i-1}))``, a depthwise convolution.
 
     ``Conv(x)_t = b + sum_j w_j * x_{t+j-2}`` over the counted positions, with zeros beyond them.
@@ -27,14 +27,10 @@ class Extraction:
         """``capsule`` [injections, length, D] and the convolution's weight and bias."""
         width = geometry.hidden_size
         return {
-            "capsule": (injections, length, width),
+            **super().shapes(geometry, injections, length),
             "extraction.weight": (injections, width, KERNEL),
             "extraction.bias": (injections, width),
         }
-
-    def slots(self, length: int) -> int:
-        """One position a token."""
-        return length
 
     def initial(
         self, geometry: Geometry, injections: int, length: int, generator: torch.Generator
@@ -44,7 +40,7 @@ class Extraction:
         weight = torch.zeros(shapes["extraction.weight"])
         weight[:, :, KERNEL // 2] = 1.0
         return {
-            "capsule": start_vectors(geometry, injections, length, generator),
+            **super().initial(geometry, injections, length, generator),
             "extraction.weight": weight,
             "extraction.bias": torch.zeros(shapes["extraction.bias"]),
         }

@@ -6,31 +6,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from capsules.core import Geometry
-from capsules.variants.base import start_vectors
+from capsules.variants.base import LearnedVectors
 from capsules.variants.pool import Pool
 
 
-class Prepending:
+class Prepending(LearnedVectors):
     """``S^i = [Mean(S_^{i-1} (+) H^{i-1}) ; p^i_1 ; ... ; p^i_length]``."""
 
     name: ClassVar[str] = "prepending"
 
-    def shapes(
-        self, geometry: Geometry, injections: int, length: int
-    ) -> dict[str, tuple[int, ...]]:
-        """``capsule`` [injections, length, D]."""
-        return {"capsule": (injections, length, geometry.hidden_size)}
-
     def slots(self, length: int) -> int:
         """One position for the mean and one a learned vector."""
         return length + 1
-
-    def initial(
-        self, geometry: Geometry, injections: int, length: int, generator: torch.Generator
-    ) -> dict[str, Tensor]:
-        """Vectors near zero."""
-        return {"capsule": start_vectors(geometry, injections, length, generator)}
 
     def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
         """The mean first, which a causal backbone's learned vectors can then attend to."""

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from capsules.core import Geometry
-from capsules.variants.base import start_vectors
+from capsules.variants.base import LearnedVectors
 from capsules.variants.pool import Pool
 
 RANK = 8
 
 
-class Projection:
+class Projection(LearnedVectors):
     """``S^i_j = p^i_j + U^i V^i Mean(S_^{i-1} (+) H^{i-1})`` with U, V of rank 8, no bias."""
 
     name: ClassVar[str] = "projection"
@@ -24,24 +24,20 @@ class Projection:
         """``capsule`` [injections, length, D], V (`down`) and U (`up`)."""
         width = geometry.hidden_size
         return {
-            "capsule": (injections, length, width),
+            **super().shapes(geometry, injections, length),
             "projection.down": (injections, RANK, width),
             "projection.up": (injections, width, RANK),
         }
-
-    def slots(self, length: int) -> int:
-        """One position a token."""
-        return length
 
     def initial(
         self, geometry: Geometry, injections: int, length: int, generator: torch.Generator
     ) -> dict[str, Tensor]:
         """U is zero and V random, as low-rank adapters start: first there is no instance term."""
         shapes = self.shapes(geometry, injections, length)
-        vectors = start_vectors(geometry, injections, length, generator)
+        vectors = super().initial(geometry, injections, length, generator)
         down = torch.randn(shapes["projection.down"], generator=generator)
         return {
-            "capsule": vectors,
+            **vectors,
             "projection.down": down * geometry.hidden_size**-0.5,
             "projection.up": torch.zeros(shapes["projection.up"]),
         }

@@ -1,7 +1,8 @@
 import pytest
 
 from benchmarks import machine as module
-from benchmarks.machine import cpu_model, describe_machine, git
+from benchmarks.machine import describe_machine, git
+from capsules.reproduce.machine import processor
 
 
 def test_this_machine_can_be_described():
@@ -16,11 +17,11 @@ def test_this_machine_can_be_described():
 def test_cpu_is_named_as_the_kernel_names_it(tmp_path):
     information = tmp_path / "cpuinfo"
     information.write_text("processor\t: 0\nmodel name\t: Abacus 5: fast\nmodel name\t: other\n")
-    assert cpu_model(information) == "Abacus 5: fast"
+    assert processor(information) == "Abacus 5: fast"
 
 
 def test_cpu_has_a_name_where_the_kernel_tells_none(tmp_path):
-    assert cpu_model(tmp_path / "missing")
+    assert processor(tmp_path / "missing")
 
 
 def test_git_has_nothing_to_say_outside_a_working_tree(tmp_path, monkeypatch):
