@@ -20,6 +20,9 @@ from service.api.classify import endpoints as classify
 from service.api.classify.schemas import ClassifyRequest
 from service.api.docs import endpoints as docs
 from service.api.health import endpoints as health
+from service.api.jobs import endpoints as jobs
+from service.api.jobs.schemas import JobRequest, TrainingSpec
+from service.api.jobs.upload import body_limit as submission_limit
 from service.api.models import endpoints as models
 from service.body import faults_of
 from service.errors import ServiceError
@@ -74,7 +77,7 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.live = live
-    for feature in (classify, capsules, models, health, docs):
+    for feature in (classify, capsules, jobs, models, health, docs):
         # Not by include_router, which would match every path once more for each request.
         app.router.routes.extend(feature.router.routes)
     app.add_middleware(BodyLimit, limit=partial(body_limit, settings))
@@ -92,7 +95,7 @@ def create_app(
 def openapi(app: FastAPI) -> dict[str, Any]:
     """The app's OpenAPI document, made once."""
     if app.openapi_schema is None:
-        app.openapi_schema = document(app, (ClassifyRequest, AliasTarget))
+        app.openapi_schema = document(app, (ClassifyRequest, AliasTarget, JobRequest, TrainingSpec))
     return app.openapi_schema
 
 
@@ -100,6 +103,8 @@ def body_limit(settings: Settings, scope: Scope) -> int:
     """The most bytes of a request's body."""
     if scope["method"] == "POST" and scope["path"] == capsules.router.prefix:
         return settings.max_artefact_bytes + FRAMING_BYTES
+    if scope["method"] == "POST" and scope["path"] == jobs.router.prefix:
+        return submission_limit(settings, scope)
     return settings.max_body_bytes
 
 

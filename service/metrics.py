@@ -148,6 +148,19 @@ class Metrics:
         self.start_load_seconds = self.gauge(
             "capsule_start_load_seconds", "Loading every stored capsule at start."
         )
+        self.followed = self.counter(
+            "capsule_tasks_followed",
+            "Tasks that were brought into step with what another process wrote: a training worker "
+            "or another server.",
+        )
+        self.follower_lag = self.gauge(
+            "capsule_follower_lag_seconds",
+            "Since when this server may have been behind the database; under a second while all "
+            "is well.",
+        )
+        self.jobs = self.gauge(
+            "capsule_training_jobs", "Training jobs in the database, by status.", "status"
+        )
 
     # --- declaring --------------------------------------------------------------------------
 
@@ -253,6 +266,17 @@ class Metrics:
         """How long reading the whole store took."""
         self.start_load_seconds.set(seconds)
 
+    def task_followed(self) -> None:
+        """A task was brought into step with what another process wrote."""
+        self.followed.inc()
+
+    # --- training jobs ----------------------------------------------------------------------
+
+    def jobs_counted(self, counts: Mapping[str, int]) -> None:
+        """How many training jobs there are, by status."""
+        for status, count in counts.items():
+            self.jobs.labels(status).set(count)
+
     # --- reading ----------------------------------------------------------------------------
 
     def watch(
@@ -272,6 +296,14 @@ class Metrics:
         self.queue_depth.set_function(queue_depth)
         for tier in TIERS:
             self.resident.labels(tier).set_function(partial(tier_of, tiers, tier))
+
+    def watch_follower(self, lag: Callable[[], float]) -> None:
+        """Read how far behind the database this server may be whenever the metrics are read.
+
+        Args:
+            lag: seconds.
+        """
+        self.follower_lag.set_function(lag)
 
     def exposition(self) -> bytes:
         """The metrics in Prometheus' text format; their type is `MEDIA_TYPE`."""

@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
@@ -21,6 +22,7 @@ from service.logs import configure_logging
 from service.protocol import BoundedProtocol
 from service.settings import Settings, unknown_variables
 from service.state import Live
+from service.worker.supervisor import supervisor_for
 
 SUCCESS = 0
 FAILURE = 1
@@ -43,11 +45,20 @@ logger = structlog.stdlib.get_logger(__name__)
 
 
 class Server(uvicorn.Server):
-    """A server that a signal stops gracefully, which is no failure."""
+    """A server that a signal stops gracefully, which is no failure.
 
-    def __init__(self, config: uvicorn.Config, live: Live) -> None:
+    Args:
+        config: how uvicorn serves.
+        live: is drained first.
+        on_exit: is called by every signal; it must be fit for signal handlers.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, live: Live, on_exit: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(config)
         self.live = live
+        self.on_exit = on_exit
         self.failed = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -55,6 +66,7 @@ class Server(uvicorn.Server):
         self.live.drain()
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
+        self.on_exit()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let nobody else in, accept those who wait at the door, and only then close it.
@@ -96,14 +108,27 @@ def serve(settings: Settings) -> int:
 
 
 def run(settings: Settings, sockets: list[socket.socket]) -> int:
-    """Serve on sockets, which are closed at the end; see :func:`serve`."""
+    """Serve on sockets, which are closed at the end; see :func:`serve`.
+
+    The worker is started once the server is warm, so that it does not make it wait, and leaves the
+    processor to the last requests as soon as the server is to stop.
+    """
+    worker = supervisor_for(settings)
 
     def on_fatal() -> None:
         server.fail()
 
-    app = create_app(settings, on_fatal=on_fatal, on_warm=settle)
-    server = Server(config_for(app, settings), app.state.live)
-    server.run(sockets)
+    def on_warm() -> None:
+        settle()
+        if settings.train:
+            worker.start()
+
+    app = create_app(settings, on_fatal=on_fatal, on_warm=on_warm)
+    server = Server(config_for(app, settings), app.state.live, on_exit=worker.ask)
+    try:
+        server.run(sockets)
+    finally:
+        worker.stop()
     return FAILURE if server.failed else SUCCESS
 
 

@@ -134,6 +134,37 @@ class Settings(BaseSettings):
         ge=0,
         description="Tasks with a metric label of their own, the busiest; the rest are `_other`.",
     )
+    train: bool = Field(
+        default=True, description="Start a worker for training jobs along with the server."
+    )
+    train_threads: Count | None = Field(
+        default=None, description="Threads of one training job; by default half of the cores."
+    )
+    train_concurrency: Count = Field(
+        default=1, description="Training jobs that one worker runs at the same time."
+    )
+    train_nice: int = Field(
+        default=10,
+        ge=0,
+        le=19,
+        description="How far a worker steps back from the CPU behind the server, from 0 to 19.",
+    )
+    train_memory: Bytes | None = Field(
+        default=None,
+        description="Most memory that a worker may allocate; by default whatever the machine has.",
+    )
+    train_database: str | None = Field(
+        default=None,
+        description="Where workers keep the steps of their jobs: an URL `postgresql://...` or "
+        "`sqlite:///...`; by default a file in the data folder.",
+    )
+    max_dataset_bytes: Bytes = Field(
+        default=ByteSize(256 * MIB),
+        description="Largest file of training rows, also once it is unpacked.",
+    )
+    max_dataset_rows: Count = Field(
+        default=1_000_000, description="Most rows of a file of training rows."
+    )
     load_zoo: bool = Field(
         default=True, description="Load the shipped capsules on the first start."
     )

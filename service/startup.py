@@ -13,14 +13,20 @@ from capsules.backbones.load import load
 from capsules.errors import CapsuleError
 from capsules.executors.base import Executor
 from capsules.executors.torch import TorchExecutor
+from service.desk.desk import Desk
+from service.desk.housekeeping import Housekeeping, keeping
+from service.desk.ports import Rehearsal as RehearsalPort
 from service.engine.config import EngineConfig
 from service.engine.engine import Engine
+from service.engine.rehearsal import Rehearsal
 from service.errors import ServiceError
+from service.jobs.sql import open_ledger
 from service.metrics import Metrics
+from service.registry.follower import following
 from service.registry.registry import Registry
 from service.settings import Settings
 from service.state import BackboneFacts, Live, Warm
-from service.store import open_store
+from service.store import Store, open_store
 from service.store.errors import StoreError
 
 Assemble = Callable[[Settings, Metrics], AbstractAsyncContextManager[Warm]]
@@ -62,7 +68,16 @@ async def assemble(
                 if settings.load_zoo:
                     await registry.load_zoo(zoo.artefacts())
                 metrics.watch(lambda: engine.queue_depth, lambda: tiers(engine), registry.knows)
-                yield Warm(engine=engine, registry=registry, backbone=facts(loaded, executor))
+                follower = registry.follower()
+                metrics.watch_follower(follower.lag)
+                with closing(open_desk(store, Rehearsal(loaded), settings)) as desk:
+                    async with following(follower), keeping(Housekeeping(desk, metrics)):
+                        yield Warm(
+                            engine=engine,
+                            registry=registry,
+                            backbone=facts(loaded, executor),
+                            jobs=desk,
+                        )
         finally:
             await engine.stop()
     finally:
@@ -79,6 +94,17 @@ def engine_config(settings: Settings) -> EngineConfig:
         max_batch_tokens=settings.max_batch_tokens,
         bank_slots=settings.bank_slots,
         grace_s=settings.shutdown_grace_s,
+    )
+
+
+def open_desk(store: Store, rehearsal: RehearsalPort, settings: Settings) -> Desk:
+    """Where training jobs are taken in; the caller closes it before the store."""
+    return Desk(
+        open_ledger(store),
+        rehearsal,
+        folder=settings.data_dir,
+        max_bytes=settings.max_dataset_bytes,
+        max_rows=settings.max_dataset_rows,
     )
 
 

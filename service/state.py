@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypedDict
 
+from service.desk.desk import Desk
 from service.engine.records import Outcome, RowRequest
 from service.errors import Unavailable
 from service.metrics import Metrics
@@ -68,11 +69,19 @@ class BackboneFacts:
 
 @dataclass(frozen=True, slots=True)
 class Warm:
-    """What exists only once the server has warmed up."""
+    """What exists only once the server has warmed up.
+
+    Attributes:
+        engine: answers texts.
+        registry: names capsules, and takes them in.
+        backbone: what clients are told of it.
+        jobs: takes in training jobs, and answers for them.
+    """
 
     engine: Classifier
     registry: Registry
     backbone: BackboneFacts
+    jobs: Desk
 
 
 @dataclass(slots=True)

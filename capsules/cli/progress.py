@@ -1,5 +1,6 @@
 """Shows on standard error how far a long command has come."""
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -7,6 +8,7 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -23,11 +25,24 @@ CLOCKS = (TimeElapsedColumn(), TextColumn("elapsed,"), TimeRemainingColumn(), Te
 class Bar:
     """A progress bar on a terminal; nothing in a log file."""
 
-    def __init__(self, description: str, *, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        description: str,
+        *,
+        console: Console | None = None,
+        clocks: Sequence[ProgressColumn] = CLOCKS,
+    ) -> None:
+        """Prepare a bar, whose end is not known yet.
+
+        Args:
+            description: in front of the bar.
+            console: to show it on; by default standard error.
+            clocks: behind the bar.
+        """
         self.console = console or messages()
         self.progress = Progress(
             *LOOK,
-            *CLOCKS,
+            *clocks,
             console=self.console,
             transient=True,
             disable=not self.console.is_terminal,

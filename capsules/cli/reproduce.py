@@ -14,7 +14,8 @@ from capsules.cli.backbone import load_backbone
 from capsules.cli.failure import INTERRUPTED, CommandError
 from capsules.cli.output import Output, count, say, warn
 from capsules.cli.progress import Bar
-from capsules.cli.train import layer_choice, usage_error_of
+from capsules.cli.train import usage_error_of
+from capsules.cli.values import layer_choice
 from capsules.errors import DataError, DataFault
 from capsules.reproduce import method, suite
 from capsules.reproduce.claims import CAPSULE

@@ -24,6 +24,7 @@ from capsules.cli.data import (
 from capsules.cli.failure import INTERRUPTED, CommandError, UsageError
 from capsules.cli.output import Output, count, pairs_table, say
 from capsules.cli.progress import TrainingBar
+from capsules.cli.values import label_and_word, layer_choice, shown
 from capsules.data.base import Dataset
 from capsules.data.split import split
 from capsules.errors import ArtefactError, TrainingFault
@@ -32,8 +33,6 @@ from capsules.training.config import TrainingConfig
 from capsules.training.finish import draft, finish
 from capsules.training.run import Run
 from capsules.variants.registry import variant
-
-MAX_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +121,6 @@ def config_from(options: Mapping[str, Any]) -> TrainingConfig:
         raise usage_error_of(error) from error
 
 
-def layer_choice(text: str) -> str | list[str]:
-    """A name as it is, numbers one by one."""
-    return text.split(",") if text[:1].isdigit() else text
-
-
-def label_and_word(text: str) -> tuple[str, str]:
-    """The two sides of ``LABEL=WORD``; the word holds no equals sign, the label may.
-
-    Raises:
-        UsageError: a side is missing.
-    """
-    label, _, word = text.rpartition("=")
-    if not label or not word:
-        raise UsageError(f"--word {shown(text)}: write LABEL=WORD, such as positive=good.")
-    return label, word
-
-
 def usage_error_of(error: ValidationError) -> UsageError:
     """Every fault that pydantic found, a line each, by the name of its option."""
     faults = [
@@ -146,12 +128,6 @@ def usage_error_of(error: ValidationError) -> UsageError:
         for fault in error.errors(include_url=False)
     ]
     return UsageError("\n".join(faults))
-
-
-def shown(value: object) -> str:
-    """A value as it was given, or the beginning of a long one."""
-    text = repr(value)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def require_writable(path: Path, option: str) -> None:

@@ -119,6 +119,21 @@ class Dataset:
                 field="labels",
             )
 
+    def require_divisible(self) -> None:
+        """Refuse a data set that cannot be split into rows to learn from and rows to measure by.
+
+        Raises:
+            DataError: all rows have the same label, or fewer than two labels have two rows.
+        """
+        self.require_classes()
+        if sum(count > 1 for count in self.counts().values()) < 2:
+            raise DataError(
+                f"{len(self)} rows are too few to split: at least two labels need two rows or"
+                " more; add rows or give a validation file.",
+                code=DataFault.SPLIT_TOO_SMALL,
+                field="validation",
+            )
+
 
 def digest_of(examples: Iterable[Example]) -> str:
     """Sha256 in hex over the rows as canonical JSON lines: `[label, [[field, text], ...]]`.

@@ -8,6 +8,18 @@ from capsules.data.limits import Limits
 from capsules.errors import DataError, DataFault
 
 
+class BadRowsError(DataError):
+    """A file has more rows that cannot be used than are tolerated.
+
+    Attributes:
+        problems: the first of them.
+    """
+
+    def __init__(self, message: str, problems: Sequence[RowProblem]) -> None:
+        super().__init__(message, code=DataFault.TOO_MANY_BAD_ROWS, field="max_bad_rows")
+        self.problems = tuple(problems)
+
+
 class Collector:
     """The rows of one file, as they come in."""
 
@@ -73,12 +85,11 @@ class Collector:
         if self._limits.exhausted(self._bad_rows):
             raise self._too_many_bad()
 
-    def _too_many_bad(self) -> DataError:
+    def _too_many_bad(self) -> BadRowsError:
         reported = "\n".join(f"  {problem}" for problem in self._problems)
-        return DataError(
+        return BadRowsError(
             f"{self._source}: {self._bad_rows:,} of the {self._rows:,} rows read cannot be used,"
             f" and max_bad_rows allows {self._limits.allowed(self._rows):,}; mend or remove them:"
             f"\n{reported}",
-            code=DataFault.TOO_MANY_BAD_ROWS,
-            field="max_bad_rows",
+            self._problems,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sklearn.model_selection import train_test_split
 
 from capsules.data.base import Dataset
-from capsules.errors import DataError, DataFault, OptionError
+from capsules.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +37,12 @@ def split(dataset: Dataset, *, fraction: float = 0.1, seed: int = 0) -> Split:
             f"The validation fraction is {fraction}; give one above 0 and at most 0.5.",
             field="fraction",
         )
-    dataset.require_classes()
+    dataset.require_divisible()
     by_label: dict[str, list[int]] = {}
     for position, example in enumerate(dataset.examples):
         by_label.setdefault(example.label, []).append(position)
     # In the order of the labels, since that of the rows must not steer the choice of rare ones.
     divisible = [by_label[name] for name in dataset.labels if len(by_label.get(name, ())) > 1]
-    if len(divisible) < 2:
-        raise DataError(
-            f"{len(dataset)} rows are too few to split: at least two labels need two rows or more;"
-            " add rows or give a validation file.",
-            code=DataFault.SPLIT_TOO_SMALL,
-            field="validation",
-        )
     rare = [positions for positions in divisible if len(positions) * fraction < 1.0]
     common = [positions for positions in divisible if len(positions) * fraction >= 1.0]
     choice = random.Random(seed)

@@ -1,15 +1,17 @@
 """What a training run is asked to do."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from capsules.artefact.manifest import Label, NamedOrNumbered, TaskName
-from capsules.backbones.base import Family
 from capsules.layers import NamedLayers
 
+if TYPE_CHECKING:
+    from capsules.backbones.base import Family
+
 # Found once per family and used for every task; see docs/decisions/0007-learning-rate.md.
-DEFAULT_LEARNING_RATE: dict[Family, float] = {
+DEFAULT_LEARNING_RATE: dict["Family", float] = {
     "encoder-only": 0.02,
     "decoder-only": 0.02,
     "encoder-decoder": 0.02,

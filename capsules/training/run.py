@@ -3,7 +3,7 @@
 import hashlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from capsules.model import pad
 from capsules.template import Template
 from capsules.training import checkpoint
 from capsules.training.batches import length_bucketed
+from capsules.training.checkpoint import FileKeeper, Keeper
 from capsules.training.config import DEFAULT_LEARNING_RATE, HEAD_RATE, TrainingConfig
 from capsules.training.events import EpochReport, Silent, Watcher
 from capsules.training.learner import Learner
@@ -50,7 +51,9 @@ class Run:
         *,
         learner: Learner | None = None,
         checkpoint_path: Path | None = None,
+        keeper: Keeper | None = None,
         watcher: Watcher | None = None,
+        heed: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare a run and take up its checkpoint where there is one.
 
@@ -61,8 +64,11 @@ class Run:
             validation: rows to choose the best epoch by.
             learner: what to train; None trains the capsule or linear head that the options ask
                 for.
-            checkpoint_path: where to keep the state between epochs; None keeps none.
+            checkpoint_path: the file in which to keep the state between epochs.
+            keeper: keeps it elsewhere than in a file; with neither, none is kept.
             watcher: follows the run.
+            heed: is called between batches without gradients, such as those of validation, which
+                the watcher is not told of; it may raise as the watcher may.
 
         Raises:
             DataError: the rows are all of one class, or validation has a label of its own.
@@ -78,7 +84,9 @@ class Run:
         self.validation = validation
         self.labels = train.labels
         self.watcher = watcher or Silent()
-        self.path = checkpoint_path
+        assert checkpoint_path is None or keeper is None, "a run is kept in one place"
+        self.keeper = FileKeeper(checkpoint_path) if checkpoint_path is not None else keeper
+        self.heed = heed
         self.device = loaded.backbone.device
         self.learner = learner or Trainable(loaded, config, train.labels)
         self.train_rows = self.encode(train)
@@ -144,9 +152,9 @@ class Run:
 
     def resume(self) -> None:
         """Take up the checkpoint, if there is one."""
-        if self.path is None:
+        if self.keeper is None:
             return
-        found = checkpoint.load(self.path, self.identity)
+        found = checkpoint.load(self.keeper, self.identity)
         if found is None:
             return
         self.learner.load(found.tensors)
@@ -160,16 +168,16 @@ class Run:
         """Train until finished.
 
         Raises:
-            TrainingError: the loss is no longer a number, or a checkpoint cannot be written.
+            TrainingError: the loss is no longer a number, or a checkpoint cannot be kept.
         """
         while not self.finished:
             self.epoch()
 
     def epoch(self) -> EpochReport:
-        """Train one epoch, validate, and write the checkpoint.
+        """Train one epoch, validate, and keep the checkpoint.
 
         Raises:
-            TrainingError: the loss is no longer a number, or the checkpoint cannot be written.
+            TrainingError: the loss is no longer a number, or the checkpoint cannot be kept.
         """
         started = time.monotonic()
         number = len(self.reports) + 1
@@ -203,8 +211,8 @@ class Run:
         return (accuracy, -loss) > (best.validation_accuracy, -best.validation_loss)
 
     def save(self) -> None:
-        """Write the checkpoint, where one is kept."""
-        if self.path is None:
+        """Keep the checkpoint, where one is wanted."""
+        if self.keeper is None:
             return
         state = checkpoint.Checkpoint(
             identity=self.identity,
@@ -216,7 +224,7 @@ class Run:
             reports=[report.model_dump() for report in self.reports],
             seconds=self.seconds,
         )
-        checkpoint.save(state, self.path)
+        checkpoint.save(state, self.keeper)
 
     def train_epoch(self, number: int) -> float:
         """One pass over the training rows; returns the mean loss."""
@@ -280,9 +288,9 @@ class Run:
 
     def afresh(self) -> str:
         """What has to go, as a sentence, before a run with other options."""
-        if self.path is None or not self.reports:
+        if self.keeper is None or not self.reports or not self.keeper.to_change:
             return ""
-        return f" Delete the checkpoint {self.path} first, since it belongs to a run with these."
+        return f" {self.keeper.to_change}"
 
     def logits(self, rows: Sequence[int]) -> Tensor:
         """[B, L] scores of training rows, under autograd."""
@@ -296,15 +304,27 @@ class Run:
         """What the learner scores, row by row, without autograd."""
         with torch.no_grad():
             return in_batches(
-                rows, self.learner.features, pad_id=self.loaded.tokeniser.pad_id, device=self.device
+                rows,
+                self.learner.features,
+                pad_id=self.loaded.tokeniser.pad_id,
+                device=self.device,
+                progress=self.between,
             )
 
     def scores(self, rows: Sequence[Encoding]) -> Tensor:
         """[n, L] scores of any rows, without autograd."""
         with torch.no_grad():
             return in_batches(
-                rows, self.learner, pad_id=self.loaded.tokeniser.pad_id, device=self.device
+                rows,
+                self.learner,
+                pad_id=self.loaded.tokeniser.pad_id,
+                device=self.device,
+                progress=self.between,
             )
+
+    def between(self, done: int, total: int) -> None:
+        """Let whoever asked for it interrupt between two batches."""
+        self.heed()
 
     def validate(self) -> tuple[float, float]:
         """Accuracy and mean cross-entropy on the validation rows."""
@@ -357,16 +377,30 @@ def check_options(loaded: LoadedBackbone, config: TrainingConfig, learner: Learn
         slots = learner.slots
     else:
         slots = 0 if config.variant is None else variant(config.variant).slots(config.length)
+    check_max_length(loaded, config.max_length, slots)
+
+
+def check_max_length(loaded: LoadedBackbone, max_length: int, slots: int) -> None:
+    """Refuse a length that is too much for a backbone, or leaves no room for text.
+
+    Args:
+        loaded: the frozen backbone, in any dtype.
+        max_length: in tokens, the capsule's included.
+        slots: tokens of the capsule.
+
+    Raises:
+        OptionError: it is one or the other.
+    """
     longest = loaded.info.max_tokens + slots
-    if config.max_length > longest:
+    if max_length > longest:
         raise OptionError(
-            f"max_length {config.max_length} is more than this backbone takes with {slots} capsule "
+            f"max_length {max_length} is more than this backbone takes with {slots} capsule "
             f"token(s): {longest}.",
             field="max_length",
         )
-    if config.max_length - slots <= loaded.tokeniser.special_tokens:
+    if max_length - slots <= loaded.tokeniser.special_tokens:
         raise OptionError(
-            f"max_length {config.max_length} leaves no room for text beside {slots} capsule "
+            f"max_length {max_length} leaves no room for text beside {slots} capsule "
             f"token(s) and {loaded.tokeniser.special_tokens} special tokens; raise it.",
             field="max_length",
         )

@@ -62,11 +62,7 @@ class Trainable(Learner):
         if info.family == "encoder-only":
             start["head.bias"] = torch.zeros(len(labels))
         if not start:
-            raise OptionError(
-                f"On a backbone that answers in words, {config.variant or 'a linear head'} has "
-                "nothing to learn; choose another variant.",
-                field="variant",
-            )
+            raise nothing_to_learn(config)
         self.names = tuple(start)
         # Dots may not be in the names of parameters.
         self.learned = nn.ParameterDict(
@@ -101,6 +97,15 @@ class Trainable(Learner):
     def score(self, features: Tensor) -> Tensor:
         """[B, L] scores of what was read."""
         return self.scorer.scores(features)
+
+
+def nothing_to_learn(config: TrainingConfig) -> OptionError:
+    """The error for options under which no tensor would be learned."""
+    return OptionError(
+        f"On a backbone that answers in words, {config.variant or 'a linear head'} has nothing to "
+        "learn; choose another variant.",
+        field="variant",
+    )
 
 
 def words(

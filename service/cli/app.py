@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,10 +13,40 @@ from capsules.cli.app import app as capsule_files
 from capsules.cli.failure import MISUSE, Commands, UsageError
 from capsules.cli.options import Json
 from capsules.cli.output import Output, say
+from service.cli.jobs.app import app as jobs
 from service.cli.options import DEFAULT_TIMEOUT_S, DEFAULT_URL, Timeout, Url, setting
+
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 SERVER = "The server"
 CLIENT = "Talking to a server"
+
+DataDir = Annotated[
+    str | None,
+    setting("data_dir", "Folder of the database; made where it is missing.", metavar="DIR"),
+]
+TrainThreads = Annotated[
+    str | None,
+    setting(
+        "train_threads", "Threads of one training job; by default half of the cores.", metavar="N"
+    ),
+]
+TrainMemory = Annotated[
+    str | None,
+    setting(
+        "train_memory",
+        "Most memory that a worker may allocate, such as 4GiB; by default all there is.",
+        metavar="SIZE",
+    ),
+]
+LogLevel = Annotated[
+    str | None, setting("log_level", "Least severe log lines to write.", metavar="LEVEL")
+]
+LogFormat = Annotated[
+    str | None,
+    setting("log_format", "`json`, a line an event, or `console`, for people.", metavar="FORMAT"),
+]
 
 app = typer.Typer(
     cls=Commands,
@@ -71,10 +101,7 @@ def serve(
     port: Annotated[
         str | None, setting("port", "Port to listen on; 0 takes a free one.", metavar="PORT")
     ] = None,
-    data_dir: Annotated[
-        str | None,
-        setting("data_dir", "Folder of the database; made where it is missing.", metavar="DIR"),
-    ] = None,
+    data_dir: DataDir = None,
     backbone: Annotated[
         str | None,
         setting("backbone", "The frozen backbone: `embedded`, a local folder or a hub id."),
@@ -116,44 +143,116 @@ def serve(
             "--load-zoo/--no-load-zoo",
         ),
     ] = None,
-    log_level: Annotated[
-        str | None, setting("log_level", "Least severe log lines to write.", metavar="LEVEL")
-    ] = None,
-    log_format: Annotated[
-        str | None,
+    train: Annotated[
+        bool | None,
         setting(
-            "log_format",
-            "`json`, a line an event, or `console`, for people.",
-            metavar="FORMAT",
+            "train",
+            "Start a worker for training jobs along with the server.",
+            "--train/--no-train",
         ),
     ] = None,
+    train_threads: TrainThreads = None,
+    train_memory: TrainMemory = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
 ) -> None:
     """Serve capsules over HTTP until interrupted."""
-    from service.settings import SettingsError, load_settings
-
-    try:
-        settings = load_settings(
-            host=host,
-            port=port,
-            data_dir=data_dir,
-            backbone=backbone,
-            device=device,
-            dtype=dtype,
-            threads=threads,
-            timeout_ms=timeout_ms,
-            bank_slots=bank_slots,
-            load_zoo=load_zoo,
-            log_level=log_level,
-            log_format=log_format,
-        )
-    except SettingsError as error:
-        for problem in error.problems:
-            say(f"error [invalid_setting]: {problem}", style="red")
-        raise typer.Exit(MISUSE) from error
+    settings = settings_from(
+        host=host,
+        port=port,
+        data_dir=data_dir,
+        backbone=backbone,
+        device=device,
+        dtype=dtype,
+        threads=threads,
+        timeout_ms=timeout_ms,
+        bank_slots=bank_slots,
+        load_zoo=load_zoo,
+        train=train,
+        train_threads=train_threads,
+        train_memory=train_memory,
+        log_level=log_level,
+        log_format=log_format,
+    )
     # Only now: it takes seconds, and a misspelt flag should not.
     from service.server import serve as serve_until_stopped
 
     raise typer.Exit(serve_until_stopped(settings))
+
+
+@app.command(
+    rich_help_panel=SERVER,
+    epilog="Every setting has an environment variable; a flag wins over it.",
+)
+def worker(
+    data_dir: DataDir = None,
+    backbone: Annotated[
+        str | None,
+        setting(
+            "backbone", "The backbone to train on, the server's: `embedded`, a folder or an id."
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, setting("device", "Where it runs: `auto`, `cpu`, `cuda` or `cuda:N`.")
+    ] = None,
+    train_threads: TrainThreads = None,
+    train_concurrency: Annotated[
+        str | None,
+        setting(
+            "train_concurrency",
+            "Training jobs that one worker runs at the same time.",
+            metavar="N",
+        ),
+    ] = None,
+    train_nice: Annotated[
+        str | None,
+        setting(
+            "train_nice",
+            "How far a worker steps back from the CPU behind the server, from 0 to 19.",
+            metavar="N",
+        ),
+    ] = None,
+    train_memory: TrainMemory = None,
+    train_database: Annotated[
+        str | None,
+        setting(
+            "train_database",
+            "Where workers keep the steps of their jobs; by default a file in the data folder.",
+            metavar="URL",
+        ),
+    ] = None,
+    log_level: LogLevel = None,
+    log_format: LogFormat = None,
+    supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
+) -> None:
+    """Train queued jobs until interrupted; `capsule serve` starts one unless it is told not to."""
+    settings = settings_from(
+        data_dir=data_dir,
+        backbone=backbone,
+        device=device,
+        train_threads=train_threads,
+        train_concurrency=train_concurrency,
+        train_nice=train_nice,
+        train_memory=train_memory,
+        train_database=train_database,
+        log_level=log_level,
+        log_format=log_format,
+    )
+    from service.worker.process import run
+
+    run(settings, supervised=supervised)
+
+
+def settings_from(**flags: object) -> "Settings":
+    """The settings, or the end of the command with a line for each that cannot be used."""
+    from service.settings import SettingsError, load_settings
+
+    try:
+        return load_settings(**flags)
+    except SettingsError as error:
+        for problem in error.problems:
+            say(f"error [invalid_setting]: {problem}", style="red")
+        raise typer.Exit(MISUSE) from error
 
 
 @app.command(rich_help_panel=CLIENT)
@@ -289,4 +388,5 @@ def rm(
         run(client, reference, Output(as_json=as_json))
 
 
+app.add_typer(jobs, name="jobs", rich_help_panel=CLIENT)
 app.add_typer(capsule_files)

@@ -38,14 +38,25 @@ class ServerError(CommandError):
     Attributes:
         answered: whether it was asked and gave a reason of its own.
         field: the first part of the request at fault, if it named one.
+        status: of an HTTP answer that was no success.
+        faults: what is wrong in detail, where the message sums it up.
     """
 
     def __init__(
-        self, message: str, *, code: str, answered: bool = False, field: str | None = None
+        self,
+        message: str,
+        *,
+        code: str,
+        answered: bool = False,
+        field: str | None = None,
+        status: int | None = None,
+        faults: Sequence[str] = (),
     ) -> None:
         super().__init__(message, code=code)
         self.answered = answered
         self.field = field
+        self.status = status
+        self.faults = tuple(faults)
 
 
 class Client:
@@ -218,6 +229,7 @@ class Client:
                 f"{self.shown} answered with status {status}, but not as a capsule server does; "
                 "check --url and CAPSULE_URL.",
                 code="unexpected_reply",
+                status=status,
             )
         # The server's log has more to say about a fault of its own.
         request = f" (request {problem.request_id})" if status == 500 else ""
@@ -226,6 +238,12 @@ class Client:
             code=problem.code,
             answered=True,
             field=problem.errors[0].field if problem.errors else None,
+            status=status,
+            faults=[
+                f"{fault.field}: {fault.message}" if fault.field else fault.message
+                for fault in problem.errors
+                if fault.message not in problem.detail
+            ],
         )
 
     def not_ours(self) -> ServerError:

@@ -10,6 +10,8 @@ from service.cli.client import Client
 from service.cli.references import parse_task
 from service.cli.replies import Alias, Task, TaskDetail, Version
 
+HELD = "held"
+
 
 def list_tasks(client: Client, output: Output) -> None:
     """Show every task.
@@ -47,7 +49,7 @@ def task_row(task: Task) -> tuple[object, ...]:
         task.version,
         task.versions,
         task.num_classes,
-        state(task.servable),
+        state(task.servable, held=task.version is None),
         named(task.aliases),
         task.updated_at,
         task.description,
@@ -61,7 +63,7 @@ def version_rows(task: TaskDetail) -> list[tuple[object, ...]]:
             version.version,
             "default" if version.version == task.version else "",
             version.num_classes,
-            state(version.servable),
+            state(version.servable, held=passed_over(task, version)),
             named(aliases_of(task, version)),
             version.source,
             version.created_at,
@@ -72,9 +74,14 @@ def version_rows(task: TaskDetail) -> list[tuple[object, ...]]:
     ]
 
 
-def state(servable: bool) -> str:
+def state(servable: bool, *, held: bool) -> str:
     """Whether something can be classified with, in a word."""
-    return "served" if servable else "unservable"
+    return HELD if held else "served" if servable else "unservable"
+
+
+def passed_over(task: TaskDetail, version: Version) -> bool:
+    """Whether the bare name passes a version over that could be classified with."""
+    return version.held and version.servable and version.version != task.version
 
 
 def aliases_of(task: TaskDetail, version: Version) -> list[Alias]:
@@ -95,7 +102,7 @@ def tasks_table(tasks: Sequence[Task]) -> Table:
     for task in tasks:
         table.add_row(
             cell(task.task),
-            version_cell(task.version, task.servable),
+            version_cell(task.version, task.servable, held=task.version is None),
             f"{task.versions:,}",
             f"{task.num_classes:,}",
             cell(named(task.aliases)),
@@ -107,13 +114,17 @@ def tasks_table(tasks: Sequence[Task]) -> Table:
 
 def versions_table(task: TaskDetail) -> Table:
     """The versions of a task, for people."""
-    caption = f"{cell(task.task)} is version {task.version}"
+    caption = (
+        f"every version of {cell(task.task)} is held"
+        if task.version is None
+        else f"{cell(task.task)} is version {task.version}"
+    )
     table = Table(caption=caption, caption_justify="left")
     for heading in ("version", "labels", "aliases", "source", "created", "bytes", "digest"):
         table.add_column(heading, no_wrap=heading in ("created", "digest"))
     for version in task.versions:
         table.add_row(
-            version_cell(version.version, version.servable),
+            version_cell(version.version, version.servable, held=passed_over(task, version)),
             f"{version.num_classes:,}",
             cell(named(aliases_of(task, version))),
             cell(version.source),
@@ -124,9 +135,13 @@ def versions_table(task: TaskDetail) -> Table:
     return table
 
 
-def version_cell(version: int, servable: bool) -> Text:
-    """A version's number, and a word where it cannot be classified with."""
-    return Text(str(version)) if servable else Text(f"{version} {state(False)}", style="red")
+def version_cell(version: int | None, servable: bool, *, held: bool) -> Text:
+    """A version's number, if there is one, and a word where it is not served."""
+    number = "" if version is None else str(version)
+    word = state(servable, held=held)
+    if word == "served":
+        return Text(number)
+    return Text(f"{number} {word}".strip(), style="yellow" if held else "red")
 
 
 def day(timestamp: str) -> str:

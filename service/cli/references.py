@@ -1,4 +1,4 @@
-"""How a command line names tasks and their versions."""
+"""How a command line names tasks, their versions, and jobs."""
 
 import re
 
@@ -6,6 +6,7 @@ from capsules.artefact.manifest import TASK_NAME
 from capsules.cli.failure import UsageError
 
 VERSION = re.compile(rf"({TASK_NAME.pattern})(?:@([1-9]\d{{0,8}}))?")
+JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 
 
 def parse_reference(reference: str) -> tuple[str, int | None]:
@@ -35,3 +36,16 @@ def parse_task(name: str) -> str:
             f"{name!r} is a version; name the task alone, {task}.", code="invalid_task_name"
         )
     return task
+
+
+def parse_job(text: str) -> str:
+    """A job's id.
+
+    Raises:
+        UsageError: it cannot be one.
+    """
+    if JOB.fullmatch(text) is None:
+        raise UsageError(
+            f"{text!r} is no job's id; `capsule jobs list` shows them.", code="invalid_job_id"
+        )
+    return text

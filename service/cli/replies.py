@@ -57,10 +57,10 @@ class Alias(Reply):
 
 
 class Task(Reply):
-    """A task in the list; of its default version where it says no more."""
+    """A task in the list; of its default version, or else its newest, where it says no more."""
 
     task: str
-    version: int
+    version: int | None
     versions: int
     num_classes: int
     servable: bool
@@ -86,6 +86,7 @@ class Version(Reply):
     source: str
     num_classes: int
     servable: bool
+    held: bool = False
     description: str = ""
 
 
@@ -93,7 +94,7 @@ class TaskDetail(Reply):
     """A task with its versions, ascending."""
 
     task: str
-    version: int
+    version: int | None
     versions: list[Version]
     aliases: list[Alias] = Field(default_factory=list)
 
@@ -110,6 +111,7 @@ class FieldProblem(Reply):
     """One field at fault."""
 
     field: str | None = None
+    message: str = ""
 
 
 class Problem(Reply):

@@ -10,10 +10,15 @@ bank only afterwards. One that was kept longer may be gone, and then the engine 
 from collections.abc import Collection
 
 from service.engine.records import Served
-from service.registry.faults import alias_not_found, task_not_found, version_not_found
+from service.registry.faults import (
+    alias_not_found,
+    no_served_version,
+    task_not_found,
+    version_not_found,
+)
 from service.registry.reference import Reference, parse_reference
 from service.registry.snapshot import Snapshot, TaskEntry, VersionEntry
-from service.store.base import AliasRecord
+from service.store.base import AliasRecord, Change
 
 
 class Catalogue:
@@ -29,12 +34,12 @@ class Catalogue:
 
         Raises:
             NotFound: `task_not_found`, `version_not_found` or `alias_not_found`.
-            Conflict: `backbone_mismatch` or `version_not_servable`.
+            Conflict: `no_served_version`, `backbone_mismatch` or `version_not_servable`.
             Unprocessable: the reference is malformed.
         """
         # Most references are bare names, which need no parsing: no task's name has an @ or a colon.
         entry = self.current.tasks.get(reference)
-        if entry is not None:
+        if entry is not None and entry.default is not None:
             return entry.default.served()
         return self.find(parse_reference(reference)).served()
 
@@ -43,6 +48,7 @@ class Catalogue:
 
         Raises:
             NotFound: `task_not_found`, `version_not_found` or `alias_not_found`.
+            Conflict: `no_served_version`.
         """
         entry = self.task(reference.task)
         if reference.version is not None:
@@ -52,6 +58,8 @@ class Catalogue:
             if alias is None:
                 raise alias_not_found(reference.task, reference.alias, field="task")
             return entry.versions[alias.version]
+        if entry.default is None:
+            raise no_served_version(entry.task, entry.newest.version)
         return entry.default
 
     def version(self, task: str, version: int, *, field: str = "version") -> VersionEntry:
@@ -81,6 +89,23 @@ class Catalogue:
             raise task_not_found(task)
         return entry
 
+    def reflects(self, change: Change) -> bool:
+        """Whether this is what the change led to, or what a later one did.
+
+        Of several changes of one version or alias, only the last can be asked about.
+        """
+        entry = self.current.tasks.get(change.task)
+        alias = None if entry is None else entry.aliases.get(change.alias or "")
+        match change.kind:
+            case "version_added":
+                return entry is not None and change.version in entry.versions
+            case "version_deleted":
+                return entry is None or change.version not in entry.versions
+            case "alias_set":  # whose revision is the number of the change that set it
+                return alias is not None and alias.revision >= change.sequence
+            case "alias_deleted":
+                return alias is None or alias.revision > change.sequence
+
     # --- changing ---------------------------------------------------------------------------
 
     def publish(self, task: str, version: VersionEntry) -> None:
@@ -98,17 +123,30 @@ class Catalogue:
             What the bank may give up now.
         """
         entry = self.current.tasks.get(task)
-        gone = [] if entry is None else [v for n, v in entry.versions.items() if n in versions]
-        if entry is None or not gone:
+        if entry is None or entry.versions.keys().isdisjoint(versions):
             return []
         kept = [old for number, old in entry.versions.items() if number not in versions]
         aliases = [alias for alias in entry.aliases.values() if alias.version not in versions]
-        self.current = (
-            self.current.with_task(TaskEntry.of(task, kept, aliases))
-            if kept
-            else self.current.without_task(task)
-        )
-        return [old.capsule for old in gone if isinstance(old.capsule, Served)]
+        return self.replace(task, TaskEntry.of(task, kept, aliases) if kept else None)
+
+    def replace(self, task: str, entry: TaskEntry | None) -> list[Served]:
+        """Put another state in the place of a task's present one, in one step.
+
+        Args:
+            task: its name.
+            entry: the task as it is to be; None takes it out.
+
+        Returns:
+            What the bank may give up now.
+        """
+        old = self.current.tasks.get(task)
+        if entry is not None:
+            self.current = self.current.with_task(entry)
+        elif old is not None:
+            self.current = self.current.without_task(task)
+        kept = set() if entry is None else {version.capsule for version in entry.versions.values()}
+        had = [] if old is None else [version.capsule for version in old.versions.values()]
+        return [one for one in had if isinstance(one, Served) and one not in kept]
 
     def point(self, record: AliasRecord) -> None:
         """Set or move an alias, to a version that is here."""

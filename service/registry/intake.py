@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import structlog
+
 from capsules.artefact.checks import check_backbone
 from capsules.artefact.file import Capsule, digest, parse
 from capsules.artefact.reference import reference
@@ -16,6 +18,8 @@ from service.registry.snapshot import Refusal, VersionEntry
 from service.store.base import VersionRecord
 
 UNUSABLE = "version_not_servable"
+
+logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,30 @@ class Intake:
         """
         candidate = Candidate(capsule=self.parse(data), digest=digest(data), data=data)
         _ = candidate.manifest  # now, in a thread, since it may be large
+        return candidate
+
+    def admit_stored(self, record: VersionRecord, data: bytes) -> Candidate | Refusal:
+        """Check an artefact that was accepted before, and log what is wrong with it.
+
+        Versions of another backbone are not logged: nothing is wrong with them. What a file is
+        tells its digest, so it is admitted where only its record has decayed.
+        """
+        if record.damaged:
+            logger.error(
+                "record_damaged",
+                task=record.task,
+                version=record.version,
+                columns=record.damaged,
+                remedy="delete the version, then upload its file again",
+            )
+        candidate = self.examine_stored(record, data)
+        if isinstance(candidate, Refusal) and candidate.code != ArtefactFault.BACKBONE_MISMATCH:
+            logger.error(
+                "capsule_not_served",
+                task=record.task,
+                version=record.version,
+                reason=candidate.detail,
+            )
         return candidate
 
     def examine_stored(self, record: VersionRecord, data: bytes) -> Candidate | Refusal:
@@ -127,6 +155,7 @@ def entry_of(record: VersionRecord, capsule: Served | Refusal) -> VersionEntry:
         size=record.size,
         created_at=record.created_at,
         source=record.source,
+        held=record.held,
         labels=len(labels) if isinstance(labels, list) else 0,
         description=description if isinstance(description, str) else "",
         capsule=capsule,

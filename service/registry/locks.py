@@ -22,6 +22,10 @@ class TaskLocks:
         """
         return held(self.of(task), until)
 
+    def wanted(self, task: str) -> bool:
+        """Whether somebody holds or awaits a task's lock."""
+        return task in self.locks
+
     def of(self, task: str) -> asyncio.Lock:
         """The task's lock."""
         lock = self.locks.get(task)

@@ -60,6 +60,10 @@ class RegistryObserver(Protocol):
         """How long reading the whole store took."""
         ...
 
+    def task_followed(self) -> None:
+        """A task was brought into step with what another process wrote."""
+        ...
+
 
 class SilentObserver:
     """Measures nothing."""
@@ -68,4 +72,7 @@ class SilentObserver:
         """See `RegistryObserver`."""
 
     def load_finished(self, seconds: float) -> None:
+        """See `RegistryObserver`."""
+
+    def task_followed(self) -> None:
         """See `RegistryObserver`."""

@@ -10,12 +10,15 @@ from service.store.base import AliasRecord, Source, VersionRecord
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """A task as a listing shows it; labels and description are those of its default version.
+    """A task as a listing shows it.
+
+    Labels and description are those of its default version, or of the newest where it has none.
 
     Attributes:
         task: its name.
-        default_version: what the bare name means: the alias `prod` if set, else the newest.
-        servable: whether that version can be classified with here.
+        default_version: what the bare name means: the alias `prod` if set, else the newest version
+            that is not held; None where all are.
+        servable: whether that version can be classified with here; False where there is none.
         versions: how many live versions it has.
         labels: how many labels it tells apart.
         description: what its author says about it.
@@ -24,7 +27,7 @@ class TaskSummary:
     """
 
     task: str
-    default_version: int
+    default_version: int | None
     servable: bool
     versions: int
     labels: int
@@ -56,6 +59,7 @@ class VersionSummary:
         size: of the file, in bytes.
         created_at: when it was stored, in UTC.
         source: who brought it.
+        held: whether the task's bare name passes it over.
         labels: how many labels it tells apart.
         description: what its author says about it.
         servable: whether it can be classified with here.
@@ -67,6 +71,7 @@ class VersionSummary:
     size: int
     created_at: datetime
     source: Source
+    held: bool
     labels: int
     description: str
     servable: bool
@@ -87,11 +92,13 @@ class VersionDetail:
 
     Attributes:
         record: what the store has of it.
+        evaluation: how good it was found to be; None where nobody measured it.
         servable: whether it can be classified with here.
         aliases: the names of those that point at it.
     """
 
     record: VersionRecord
+    evaluation: Mapping[str, Any] | None
     servable: bool
     aliases: tuple[str, ...]
 

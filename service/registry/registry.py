@@ -3,24 +3,25 @@
 The store is the truth, the bank holds the tensors, and the catalogue is what clients can name. A
 version comes in through bank and store to the catalogue, and goes out through store and catalogue
 to the bank, so whatever can be named is stored and resident. Changes of one task come one after
-the other. docs/decisions/0006-hot-swap.md tells why it is done this way.
+the other. What other processes write to the store comes in by a follower. docs/decisions/0006-hot-swap.md
+and 0011-followers.md tell why it is done this way.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
 import structlog
 
-from capsules.artefact.file import digest
 from capsules.backbones.base import BackboneInfo
 from capsules.errors import ArtefactFault
 from service.engine.records import Served
-from service.errors import NotFound, Unavailable
 from service.registry.cancellation import finish
 from service.registry.catalogue import Catalogue
-from service.registry.faults import artefact_damaged
+from service.registry.changes import Changes
+from service.registry.faults import artefact_damaged, warming
+from service.registry.follower import INTERVAL_S, Follower
 from service.registry.intake import Intake
 from service.registry.lanes import Lanes
 from service.registry.locks import TaskLocks
@@ -30,10 +31,11 @@ from service.registry.ports import (
     RegistryObserver,
     SilentObserver,
 )
+from service.registry.reconciler import Reconciler
 from service.registry.records import LoadReport, TaskDetail, TaskPage, VersionDetail, ZooReport
 from service.registry.reference import check_alias_name, check_task_name
 from service.registry.startup import Loader, load_store
-from service.registry.storage import stored
+from service.registry.storage import digested, recorded, stored, translated
 from service.registry.uploads import Uploads
 from service.registry.zoo import load_zoo
 from service.store import Store
@@ -42,8 +44,6 @@ from service.store.base import AliasRecord, Removal, Source, VersionRecord
 PROOF_TIMEOUT_S = 30.0
 PATIENCE_S = 10.0
 """How long a request waits for others that are ahead of it, all its waits together."""
-
-WARMING_RETRY_AFTER_S = 1
 
 logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
@@ -83,7 +83,10 @@ class Registry:
         self.uploads = Uploads(
             store, engine, self.catalogue, self.locks, self.lanes, self.intake, proof_timeout_s
         )
+        self.changes = Changes(store, engine.bank, self.catalogue, self.lanes)
+        self.reconciler = Reconciler(store, engine.bank, self.catalogue, self.lanes, self.intake)
         self.loaded = False
+        self.position = 0
 
     @property
     def served(self) -> int:
@@ -93,6 +96,11 @@ class Registry:
     def knows(self, task: str) -> bool:
         """Whether a task has a version, servable or not; may be called from any thread."""
         return task in self.catalogue.current.tasks
+
+    def has(self, task: str, version: int) -> bool:
+        """Whether a version is here, servable or not; may be called from any thread."""
+        entry = self.catalogue.current.tasks.get(task)
+        return entry is not None and version in entry.versions
 
     # --- start ------------------------------------------------------------------------------
 
@@ -109,6 +117,8 @@ class Registry:
         """
         assert not self.loaded, "the store is loaded once"
         started = time.perf_counter()
+        # Before the store is read, so that what is written meanwhile is followed rather than missed.
+        self.position = await stored(self.lanes.reading, None, self.store.head_sequence)
         loader = Loader(self.store, self.engine.bank, self.intake)
         loaded = await load_store(loader, self.lanes.reading, progress)
         self.catalogue.current = loaded.snapshot
@@ -134,6 +144,17 @@ class Registry:
         self.observer.capsules_served(self.served)
         return report
 
+    def follower(self, interval_s: float = INTERVAL_S) -> Follower:
+        """What keeps a loaded registry in step with others on the same store, while it is run.
+
+        Args:
+            interval_s: between two looks at the store's log.
+        """
+        self.require_loaded()
+        return Follower(
+            self.reconciler, self.locks, self.position, self.observer, interval_s=interval_s
+        )
+
     def close(self) -> None:
         """Let the threads end; the store and the engine stay as they are."""
         self.lanes.close()
@@ -149,11 +170,7 @@ class Registry:
             Unavailable: `warming`.
         """
         if not self.loaded:
-            raise Unavailable(
-                "The server is still loading its capsules; send the request again shortly.",
-                code="warming",
-                retry_after=WARMING_RETRY_AFTER_S,
-            )
+            raise warming()
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -164,7 +181,7 @@ class Registry:
 
         Raises:
             NotFound: `task_not_found`, `version_not_found` or `alias_not_found`.
-            Conflict: `backbone_mismatch` or `version_not_servable`.
+            Conflict: `no_served_version`, `backbone_mismatch` or `version_not_servable`.
             Unprocessable: the reference is malformed.
             Unavailable: `warming`.
         """
@@ -200,20 +217,21 @@ class Registry:
         return TaskDetail(entry.summary(), entry.version_summaries())
 
     async def version(self, task: str, version: int) -> VersionDetail:
-        """One version with its manifest.
+        """One version with its manifest, and how good it was found to be.
 
         Raises:
             NotFound: `task_not_found` or `version_not_found`.
             Unprocessable: `invalid_task_name`.
+            InternalError: `artefact_damaged`; what the store has of it cannot be read.
         """
         self.require_loaded()
         check_task_name(task)
         entry = self.catalogue.version(task, version)
         aliases = self.catalogue.task(task).aliases_of(version)
-        record = await stored(
-            self.lanes.reading, self.until(), self.store.get_version, task, version
+        record, evaluation = await stored(
+            self.lanes.reading, self.until(), recorded, self.store, task, version
         )
-        return VersionDetail(record, entry.servable, aliases)
+        return VersionDetail(record, evaluation, entry.servable, aliases)
 
     async def artefact(self, task: str, version: int) -> bytes:
         """The file of a version, byte for byte as it came.
@@ -226,23 +244,22 @@ class Registry:
         self.require_loaded()
         check_task_name(task)
         entry = self.catalogue.version(task, version)
-        data, found = await stored(self.lanes.reading, self.until(), self.digested, task, version)
+        data, found = await stored(
+            self.lanes.reading, self.until(), digested, self.store, task, version
+        )
         if found != entry.digest:
             logger.error("artefact_damaged", task=task, version=version)
             raise artefact_damaged(task, version)
         return data
-
-    def digested(self, task: str, version: int) -> tuple[bytes, str]:
-        """A stored file and its digest; blocks."""
-        data = self.store.artefact(task, version)
-        return data, digest(data)
 
     # --- changing ---------------------------------------------------------------------------
 
     async def upload(self, data: bytes, source: Source = "upload") -> tuple[VersionRecord, bool]:
         """Check, prove, store and publish an artefact; once this returns, it is on disk.
 
-        Uploading bytes that the task has already changes nothing. A refusal leaves no trace.
+        Uploading bytes that the task has already changes nothing, and a version that is held stays
+        so: to upload is safe to repeat, and whether a version is served has been decided. A refusal
+        leaves no trace.
 
         Args:
             data: the file.
@@ -262,6 +279,19 @@ class Registry:
         result = await self.uploads.admit(candidate, source, until)
         self.observer.capsules_served(self.served)
         return result
+
+    async def refresh(self, task: str, version: int) -> None:
+        """See to it that a version which another process has stored is here now, not in a second.
+
+        Nothing is read where it is here already, and nothing happens where the store has none.
+
+        Raises:
+            Unavailable: `busy`, or the store cannot be reached.
+        """
+        self.require_loaded()
+        if not self.has(task, version):
+            async with self.locks.hold(task, self.until()):
+                await self.catch_up(task)
 
     async def delete_version(self, task: str, version: int) -> Removal:
         """Delete one version, and the aliases that point at it; rows in flight are answered.
@@ -309,8 +339,10 @@ class Registry:
         check_alias_name(alias)
         until = self.until()
         async with self.locks.hold(task, until):
+            if not self.has(task, version):  # another process may have just stored it
+                await self.catch_up(task)
             self.catalogue.version(task, version).served()
-            return await finish(self.point(task, alias, version, if_match, until))
+            return await finish(self.changes.point(task, alias, version, if_match, until))
 
     async def delete_alias(self, task: str, alias: str, if_match: int | None = None) -> AliasRecord:
         """Delete an alias and return it as it was.
@@ -330,59 +362,23 @@ class Registry:
         check_alias_name(alias)
         until = self.until()
         async with self.locks.hold(task, until):
-            return await finish(self.unpoint(task, alias, if_match, until))
+            return await finish(self.changes.unpoint(task, alias, if_match, until))
 
-    # --- store first, then what is served; never interrupted in between -------------------------
+    # --- under the task's lock ----------------------------------------------------------------
 
     async def remove(self, task: str, version: int | None) -> Removal:
         """Delete a version, or all of a task's."""
         self.require_loaded()
         check_task_name(task)
         until = self.until()
-        async with self.locks.hold(task, until):
-            return await finish(self.remove_stored(task, version, until))
-
-    async def remove_stored(self, task: str, version: int | None, until: float) -> Removal:
-        """Delete from the store, then retire what it no longer has."""
-        lane = self.lanes.writing
         try:
-            removal = (
-                await stored(lane, until, self.store.delete_task, task)
-                if version is None
-                else await stored(lane, until, self.store.delete_version, task, version)
-            )
-        except NotFound as error:
-            # Gone by another hand, or by a deletion whose success was never reported.
-            if version is not None and error.code == "version_not_found":
-                self.retire(task, [version])
-            elif task in self.catalogue.current.tasks:
-                self.retire(task, list(self.catalogue.task(task).versions))
-            raise
-        self.retire(task, removal.versions)
-        return removal
+            async with self.locks.hold(task, until):
+                return await finish(self.changes.remove(task, version, until))
+        finally:
+            self.observer.capsules_served(self.served)
 
-    def retire(self, task: str, versions: Collection[int]) -> None:
-        """Take versions out of the catalogue, and only then out of the bank."""
-        for served in self.catalogue.retract(task, versions):
-            self.engine.bank.remove(served)
+    async def catch_up(self, task: str) -> None:
+        """Make a task here what it is in the store."""
+        with translated():
+            await finish(self.reconciler.reconcile(task))
         self.observer.capsules_served(self.served)
-
-    async def point(
-        self, task: str, alias: str, version: int, if_match: int | None, until: float
-    ) -> tuple[AliasRecord, bool]:
-        """Set an alias in the store, then in the catalogue."""
-        record, created = await stored(
-            self.lanes.writing, until, self.store.set_alias, task, alias, version, if_match
-        )
-        self.catalogue.point(record)
-        return record, created
-
-    async def unpoint(
-        self, task: str, alias: str, if_match: int | None, until: float
-    ) -> AliasRecord:
-        """Delete an alias from the store, then from the catalogue."""
-        record = await stored(
-            self.lanes.writing, until, self.store.delete_alias, task, alias, if_match
-        )
-        self.catalogue.unpoint(task, alias)
-        return record

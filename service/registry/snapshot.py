@@ -8,10 +8,7 @@ from datetime import datetime
 from service.engine.records import Served
 from service.errors import Conflict
 from service.registry.records import TaskSummary, VersionSummary
-from service.store.base import AliasRecord, Source
-
-DEFAULT_ALIAS = "prod"
-"""The alias that a task's bare name follows where it is set."""
+from service.store.base import DEFAULT_ALIAS, AliasRecord, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +29,7 @@ class VersionEntry:
         size: of the file, in bytes.
         created_at: when it was stored, in UTC.
         source: who brought it.
+        held: whether the task's bare name passes it over.
         labels: how many labels it tells apart; 0 where that cannot be read.
         description: what its author says about it.
         capsule: what rows are classified with, or why they cannot be.
@@ -42,6 +40,7 @@ class VersionEntry:
     size: int
     created_at: datetime
     source: Source
+    held: bool
     labels: int
     description: str
     capsule: Served | Refusal
@@ -70,13 +69,14 @@ class TaskEntry:
         task: its name.
         versions: by number, ascending.
         aliases: by name; each points at one of the versions.
-        default: what the bare name means.
+        default: what the bare name means: the alias `prod` where it is set, else the newest
+            version that is not held; None where there is no such.
     """
 
     task: str
     versions: Mapping[int, VersionEntry]
     aliases: Mapping[str, AliasRecord]
-    default: VersionEntry
+    default: VersionEntry | None
 
     @classmethod
     def of(
@@ -86,10 +86,17 @@ class TaskEntry:
         by_number = {entry.version: entry for entry in sorted(versions, key=lambda v: v.version)}
         by_name = {record.alias: record for record in sorted(aliases, key=lambda a: a.alias)}
         pinned = by_name.get(DEFAULT_ALIAS)
+        if pinned is not None:
+            return cls(task, by_number, by_name, by_number[pinned.version])
         # Strictly the newest, also where this server cannot run it: answering with an older one
         # instead would be a rollback that nobody ordered.
-        default = by_number[pinned.version if pinned is not None else max(by_number)]
-        return cls(task, by_number, by_name, default)
+        released = [entry for entry in by_number.values() if not entry.held]
+        return cls(task, by_number, by_name, released[-1] if released else None)
+
+    @property
+    def newest(self) -> VersionEntry:
+        """The version with the highest number, held or not."""
+        return self.versions[max(self.versions)]
 
     def with_digest(self, digest: str) -> VersionEntry | None:
         """The version that has these bytes, if any."""
@@ -101,17 +108,17 @@ class TaskEntry:
 
     def summary(self) -> TaskSummary:
         """The task as a listing shows it."""
-        newest = self.versions[max(self.versions)]
+        shown = self.newest if self.default is None else self.default
         aliases = tuple(self.aliases.values())
         return TaskSummary(
             task=self.task,
-            default_version=self.default.version,
-            servable=self.default.servable,
+            default_version=None if self.default is None else self.default.version,
+            servable=self.default is not None and self.default.servable,
             versions=len(self.versions),
-            labels=self.default.labels,
-            description=self.default.description,
+            labels=shown.labels,
+            description=shown.description,
             aliases=aliases,
-            updated_at=max([newest.created_at, *(alias.updated_at for alias in aliases)]),
+            updated_at=max([self.newest.created_at, *(alias.updated_at for alias in aliases)]),
         )
 
     def version_summaries(self) -> tuple[VersionSummary, ...]:
@@ -123,6 +130,7 @@ class TaskEntry:
                 size=entry.size,
                 created_at=entry.created_at,
                 source=entry.source,
+                held=entry.held,
                 labels=entry.labels,
                 description=entry.description,
                 servable=entry.servable,

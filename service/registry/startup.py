@@ -6,9 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Event
 
-import structlog
-
-from capsules.errors import ArtefactFault
 from service.engine.records import Served
 from service.registry.intake import Intake, entry_of
 from service.registry.lanes import Lane
@@ -19,8 +16,6 @@ from service.store import Store
 from service.store.base import AliasRecord, VersionRecord
 
 PROGRESS_EVERY = 100
-
-logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +94,10 @@ class Loader:
     def admit(self, record: VersionRecord, data: bytes) -> VersionEntry:
         """Bring one version into the bank; whatever is wrong with it is its own affair.
 
-        What the file is tells its digest, so it is served where only its record has decayed.
+        All of another backbone's are one finding, which the end of the load reports.
         """
-        if record.damaged:
-            logger.error(
-                "record_damaged",
-                task=record.task,
-                version=record.version,
-                columns=record.damaged,
-                remedy="delete the version, then upload its file again",
-            )
-        candidate = self.intake.examine_stored(record, data)
+        candidate = self.intake.admit_stored(record, data)
         if isinstance(candidate, Refusal):
-            # All of another backbone's are one finding, which the end of the load reports.
-            if candidate.code != ArtefactFault.BACKBONE_MISMATCH:
-                logger.error(
-                    "capsule_not_served",
-                    task=record.task,
-                    version=record.version,
-                    reason=candidate.detail,
-                )
             return entry_of(record, candidate)
         served = self.bank.add(candidate.capsule, version=record.version, digest=record.digest)
         return entry_of(record, served)

@@ -1,10 +1,12 @@
 """Calls the store off the event loop; the one place where its errors become the service's."""
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
+from capsules.artefact.file import digest
 from service.errors import (
     InternalError,
     NotFound,
@@ -20,7 +22,8 @@ from service.registry.faults import (
     version_not_found,
 )
 from service.registry.lanes import RETRY_AFTER_S, Lane
-from service.store import errors as store_errors
+from service.store import Store, errors as store_errors
+from service.store.base import VersionRecord
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,10 +39,34 @@ async def stored(
     Raises:
         ServiceError: whatever the store's error means to a client; or `busy`.
     """
-    try:
+    with translated():
         return await lane.run(until, call, *args, **kwargs)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the store's errors into the service's.
+
+    Raises:
+        ServiceError: whatever the store's error means to a client.
+    """
+    try:
+        yield
     except store_errors.StoreError as error:
         raise to_service_error(error) from error
+
+
+def recorded(
+    store: Store, task: str, version: int
+) -> tuple[VersionRecord, Mapping[str, Any] | None]:
+    """A stored version, and how good it was found to be; blocks."""
+    return store.get_version(task, version), store.evaluation(task, version)
+
+
+def digested(store: Store, task: str, version: int) -> tuple[bytes, str]:
+    """A stored file and its digest; blocks."""
+    data = store.artefact(task, version)
+    return data, digest(data)
 
 
 def to_service_error(error: store_errors.StoreError) -> ServiceError:

@@ -5,7 +5,7 @@ import structlog
 from capsules.artefact.file import Capsule
 from capsules.errors import ArtefactError
 from service.engine.records import Served
-from service.errors import from_capsule_error
+from service.errors import NotFound, from_capsule_error
 from service.registry.cancellation import finish
 from service.registry.catalogue import Catalogue
 from service.registry.intake import Candidate, Intake, entry_of
@@ -106,9 +106,14 @@ class Uploads:
         if version is None:
             return None
         version.served()
-        return await stored(
-            self.lanes.reading, until, self.store.get_version, candidate.task, version.version
-        )
+        try:
+            return await stored(
+                self.lanes.reading, until, self.store.get_version, candidate.task, version.version
+            )
+        except NotFound:  # deleted by another process a moment ago
+            for served in self.catalogue.retract(candidate.task, [version.version]):
+                self.engine.bank.remove(served)
+            return None
 
     async def prove(self, candidate: Candidate) -> None:
         """Replay the golden examples on a copy that no client can see and that does not stay."""

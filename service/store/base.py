@@ -22,6 +22,9 @@ from typing import Any, Literal, Protocol
 Source = Literal["upload", "zoo", "training"]
 """Who brought a version."""
 
+DEFAULT_ALIAS = "prod"
+"""The alias that says which version a task's bare name means; where it is not set, the newest."""
+
 ChangeKind = Literal["version_added", "version_deleted", "alias_set", "alias_deleted"]
 """What a change did."""
 
@@ -38,6 +41,8 @@ class VersionRecord:
         size: Length of the artefact in bytes.
         created_at: When it was stored, in UTC.
         source: Who brought it.
+        held: Whether the task's bare name passes it over; an alias or its number still reach it.
+        job: Id of the training job it came of, if it did.
         damaged: The attributes that the database no longer has; what they say is made up. Only
             `iter_artefacts` gives such records, other methods raise `DamagedRecord`.
     """
@@ -49,6 +54,8 @@ class VersionRecord:
     size: int
     created_at: datetime
     source: Source
+    held: bool = False
+    job: str | None = None
     damaged: tuple[str, ...] = ()
 
 
@@ -188,6 +195,16 @@ class Store(Protocol):
         Raises:
             TaskNotFound: If the task has no live version.
             VersionNotFound: If it has some, and not this one.
+        """
+        ...
+
+    def evaluation(self, task: str, version: int) -> Mapping[str, Any] | None:
+        """Return how good one live version was found to be; None where nobody measured it.
+
+        Raises:
+            TaskNotFound: If the task has no live version.
+            VersionNotFound: If it has some, and not this one.
+            DamagedRecord: If the database no longer has what was found.
         """
         ...
 

@@ -1,11 +1,12 @@
 """The tables.
 
     tasks 1─* versions 1─1 artefacts       changes (the log)
-                      1─* aliases          marks   (the service's own notes)
+                      1─? evaluations      marks   (the service's own notes)
+                      1─* aliases
 
 A row of `tasks` outlives its versions: it holds the last number given out. Bytes have a table of
-their own, so that no listing reads them. The migrations build these tables; a test holds the two
-equal.
+their own, so that no listing reads them. The migrations build these tables, and those of
+`service.jobs.tables` in the same database; a test holds the two equal.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any, get_args
 
 from sqlalchemy import (
     JSON,
+    Boolean,
     CheckConstraint,
     DateTime,
     Dialect,
@@ -26,6 +28,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -37,6 +40,7 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 NAME_LENGTH = 63
 DIGEST_LENGTH = 64
+JOB_LENGTH = 30
 
 # Bytewise order everywhere, so that paging by name agrees between databases.
 NAME = String(NAME_LENGTH).with_variant(String(NAME_LENGTH, collation="C"), "postgresql")
@@ -93,6 +97,17 @@ class Document(TypeDecorator[dict[str, Any]]):
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
         """Read what can be read."""
         return tolerant(super().result_processor(dialect, coltype))
+
+
+class Flag(TypeDecorator[bool]):
+    """Yes or no; None where the database has something else."""
+
+    impl = Boolean
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """Read what can be read; 0 and 1 stand for the two where a database has no such type."""
+        return lambda value: bool(value) if value in (0, 1) else None
 
 
 class Content(TypeDecorator[bytes]):
@@ -157,6 +172,8 @@ class VersionRow(Base):
     size: Mapped[int] = mapped_column(Integer)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     source: Mapped[Source] = mapped_column(String(16))
+    held: Mapped[bool] = mapped_column(Flag, server_default=false())
+    job: Mapped[str | None] = mapped_column(String(JOB_LENGTH))
 
     def record(self) -> VersionRecord:
         """Return the row as callers see it.
@@ -180,6 +197,9 @@ class VersionRow(Base):
             size=0 if "size" in columns else self.size,
             created_at=told(self.created_at),
             source="upload" if "source" in columns else self.source,
+            # Not held: a version that is passed over is a rollback that nobody ordered.
+            held="held" not in columns and self.held,
+            job=None if "job" in columns else self.job,
             damaged=columns,
         )
 
@@ -190,6 +210,8 @@ class VersionRow(Base):
             "size": isinstance(self.size, int),
             "created_at": isinstance(self.created_at, datetime),
             "source": self.source in get_args(Source),
+            "held": isinstance(self.held, bool),
+            "job": self.job is None or isinstance(self.job, str),
         }
         return tuple(name for name, good in sound.items() if not good)
 
@@ -207,6 +229,21 @@ class ArtefactRow(Base):
     task: Mapped[str] = mapped_column(NAME, primary_key=True)
     version: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     content: Mapped[bytes] = mapped_column(Content)
+
+
+class EvaluationRow(Base):
+    """How good a live version was found to be; it goes when the version goes."""
+
+    __tablename__ = "evaluations"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["task", "version"], ["versions.task", "versions.version"], ondelete="CASCADE"
+        ),
+    )
+
+    task: Mapped[str] = mapped_column(NAME, primary_key=True)
+    version: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    report: Mapped[dict[str, Any]] = mapped_column(Document)
 
 
 class AliasRow(Base):

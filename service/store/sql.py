@@ -3,14 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Engine, and_, delete, func, insert, select
+from sqlalchemy import Engine, and_, delete, func, select
 from sqlalchemy.orm import Session
 
 from service.store import log
+from service.store.additions import add
+from service.store.aliases import point
 from service.store.base import (
     AliasRecord,
     Change,
@@ -19,10 +20,15 @@ from service.store.base import (
     TaskSummary,
     VersionRecord,
 )
-from service.store.errors import AliasConflict, StoreUnavailable, TaskNotFound
+from service.store.errors import (
+    AliasConflict,
+    DamagedRecord,
+    StoreUnavailable,
+    TaskNotFound,
+)
 from service.store.lookup import alias_row, require_task, version_row
 from service.store.migrate import upgrade
-from service.store.models import AliasRow, ArtefactRow, MarkRow, TaskRow, VersionRow
+from service.store.models import AliasRow, ArtefactRow, EvaluationRow, MarkRow, VersionRow
 from service.store.translate import translated
 from service.store.values import at_least_one, check_digest, check_source, json_object
 
@@ -92,28 +98,7 @@ class SqlStore(ABC):
         check_source(source)
         parsed = json_object(manifest)
         with self.writing() as session:
-            present = session.scalar(
-                select(VersionRow).where(VersionRow.task == task, VersionRow.digest == digest)
-            )
-            if present is not None:
-                return present.record(), False
-            record = VersionRecord(
-                task=task,
-                version=take_number(session, task),
-                digest=digest,
-                manifest=parsed,
-                size=len(artefact),
-                created_at=self.now(),
-                source=source,
-            )
-            columns = asdict(record)
-            del columns["damaged"]
-            session.execute(insert(VersionRow).values(columns))
-            session.execute(
-                insert(ArtefactRow).values(task=task, version=record.version, content=artefact)
-            )
-            log.append(session, "version_added", task, record.version, record.created_at)
-        return record, True
+            return add(session, task, digest, parsed, artefact, source, self.now())
 
     def get_version(self, task: str, version: int) -> VersionRecord:
         """See `Store.get_version`."""
@@ -173,6 +158,17 @@ class SqlStore(ABC):
             version_row(session, task, version)
             row = session.get_one(ArtefactRow, (task, version))
             return row.content
+
+    def evaluation(self, task: str, version: int) -> Mapping[str, Any] | None:
+        """See `Store.evaluation`."""
+        with self.reading() as session:
+            version_row(session, task, version)
+            row = session.get(EvaluationRow, (task, version))
+            if row is None:
+                return None
+            if not isinstance(row.report, dict):
+                raise DamagedRecord(task, version, ("evaluation",))
+            return row.report
 
     def iter_artefacts(self) -> Iterator[tuple[VersionRecord, bytes]]:
         """See `Store.iter_artefacts`."""
@@ -260,11 +256,7 @@ class SqlStore(ABC):
                 raise AliasConflict(task, alias, expected=expected_revision, actual=revision)
             if current is not None and current.version == version:
                 return current.record(), False
-            at = self.now()
-            sequence = log.append(session, "alias_set", task, version, at, alias)
-            record = AliasRecord(task, alias, version, updated_at=at, revision=sequence)
-            session.merge(AliasRow(**asdict(record)))
-        return record, current is None
+            return point(session, task, alias, version, self.now()), current is None
 
     def delete_alias(
         self, task: str, alias: str, expected_revision: int | None = None
@@ -321,13 +313,3 @@ class SqlStore(ABC):
     def now(self) -> datetime:
         """Return the clock's time in UTC."""
         return self.clock().astimezone(UTC)
-
-
-def take_number(session: Session, task: str) -> int:
-    """Return the next version number of a task, never given out before."""
-    counter = session.get(TaskRow, task)
-    if counter is None:
-        session.execute(insert(TaskRow).values(name=task, last_version=1))
-        return 1
-    counter.last_version += 1
-    return counter.last_version

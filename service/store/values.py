@@ -9,17 +9,17 @@ from service.store.base import Source
 from service.store.errors import InvalidValue
 
 
-def json_object(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest as it will be read back.
+def json_object(value: Mapping[str, Any], name: str = "manifest") -> dict[str, Any]:
+    """Return an object as it will be read back.
 
     Raises:
         InvalidValue: If it has no representation in JSON.
     """
     try:
-        parsed: dict[str, Any] = json.loads(json.dumps(dict(manifest), allow_nan=False))
+        parsed: dict[str, Any] = json.loads(json.dumps(dict(value), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(
-            f"manifest: not representable in JSON ({error}); use plain objects, lists, strings, "
+            f"{name}: not representable in JSON ({error}); use plain objects, lists, strings, "
             "booleans and finite numbers"
         ) from error
     return parsed

@@ -193,12 +193,16 @@ def test_gauges_are_read_when_the_metrics_are() -> None:
     metrics.capsules_served(8)
     metrics.load_finished(1.5)
     metrics.artefact_loaded(0.1)
+    metrics.watch_follower(lambda: 2.5)
+    metrics.task_followed()
     assert sample(metrics, "capsule_queue_depth") == 9
     assert sample(metrics, "capsule_capsules_loaded", tier="device") == 7
     assert sample(metrics, "capsule_capsules_loaded", tier="host") == 2
     assert sample(metrics, "capsule_versions_served") == 8
     assert sample(metrics, "capsule_start_load_seconds") == 1.5
     assert sample(metrics, "capsule_load_seconds_count") == 1
+    assert sample(metrics, "capsule_follower_lag_seconds") == 2.5
+    assert sample(metrics, "capsule_tasks_followed_total") == 1
 
 
 def test_every_metric_has_our_prefix_and_says_what_it_is() -> None:

@@ -245,7 +245,8 @@ def test_a_head_or_what_is_like_it_has_a_size(
 ) -> None:
     before = refused(url)
     with capture_logs() as logs:
-        reply = last_reply(connect(), *parts)
+        with connect() as raw:
+            reply = last_reply(raw, *parts)
         assert (reply.status, reply.problem["code"]) == (431, "headers_too_large")
         assert str(MAX_HEAD_BYTES) in reply.problem["detail"]
         wait_until(lambda: bool(logs))
@@ -326,7 +327,8 @@ def test_what_is_no_http_is_a_problem_as_well(
     connect: Callable[[], socket.socket], data: bytes
 ) -> None:
     with capture_logs() as logs:
-        reply = last_reply(connect(), data)
+        with connect() as raw:
+            reply = last_reply(raw, data)
         assert (reply.status, reply.problem["code"]) == (400, "malformed_request")
         wait_until(lambda: bool(logs))
     (line,) = [line for line in logs if line["event"] == "request"]

@@ -19,6 +19,7 @@ EXAMPLES = 40
 UNDECIDED = (
     "POST /v1/classify",
     "POST /v1/capsules",
+    "POST /v1/admin/training/jobs",
     "PUT /v1/capsules/{task}/aliases/{alias}",
     "DELETE /v1/capsules/{task}/aliases/{alias}",
 )

@@ -1,17 +1,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from capsules.artefact.file import digest
 from capsules.errors import BackboneError, BackboneFault
 from service.errors import Unavailable
 from service.metrics import Metrics
 from service.settings import Settings
 from service.startup import assemble, engine_config, running
 from service.state import Live, Warm
+from service.store import open_store
 from service.store.errors import StoreUnavailable
 from tests.support.backbones import save_tiny_bert
 from tests.support.edge import EdgeEngine, settings_for, with_engine
@@ -130,6 +132,11 @@ async def test_the_real_thing_is_assembled(tmp_path: Path) -> None:
         tier = {"tier": "device"}
         assert metrics.registry.get_sample_value("capsule_capsules_loaded", tier) == 0
         assert not metrics.known("trec")
+        with closing(open_store(tmp_path / "data")) as other:
+            other.add_version("trec", digest(b"x"), {}, b"x", "upload")
+        await until(lambda: metrics.known("trec"))
+        assert metrics.registry.get_sample_value("capsule_tasks_followed_total") == 1
+        assert (metrics.registry.get_sample_value("capsule_follower_lag_seconds") or 0.0) < 20
     assert not warm.engine.healthy
 
 

@@ -3,6 +3,7 @@ from typing import cast
 
 import pytest
 
+from service.desk.desk import Desk
 from service.errors import Unavailable
 from service.metrics import Metrics
 from service.registry.registry import Registry
@@ -18,7 +19,7 @@ def live(tmp_path: Path) -> Live:
 @pytest.fixture
 def warm() -> Warm:
     # The registry plays no part in this.
-    return Warm(EdgeEngine(), cast(Registry, None), FACTS)
+    return Warm(EdgeEngine(), cast(Registry, None), FACTS, cast(Desk, None))
 
 
 def refusal(live: Live) -> str:

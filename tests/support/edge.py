@@ -14,18 +14,20 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from capsules.artefact.file import dump
+from service.desk.housekeeping import Housekeeping, keeping
 from service.engine.records import Outcome, RowRequest
 from service.errors import DeadlineExceeded
 from service.metrics import Metrics
 from service.registry.registry import Registry
 from service.server import Server, config_for
 from service.settings import Settings
-from service.startup import Assemble
+from service.startup import Assemble, open_desk
 from service.state import BackboneFacts, Warm
 from service.store import open_store
 from tests.support.capsules import random_capsule
 from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine
+from tests.support.rehearsals import FakeRehearsal
 
 PATIENCE_S = 20.0
 
@@ -53,6 +55,7 @@ class EdgeEngine(FakeEngine):
         asked: the rows of every call.
         cancelled: calls whose caller went away.
         result: answers every call instead of the fake, where it is set.
+        rehearsal: what training jobs are rehearsed with.
     """
 
     def __init__(self) -> None:
@@ -61,6 +64,7 @@ class EdgeEngine(FakeEngine):
         self.asked: list[Sequence[RowRequest]] = []
         self.cancelled = 0
         self.result: Outcome | None = None
+        self.rehearsal = FakeRehearsal()
 
     async def classify(self, rows: Sequence[RowRequest], *, timeout: float) -> Outcome:  # noqa: ASYNC109 - the engine's interface
         self.asked.append(rows)
@@ -99,7 +103,9 @@ def with_engine(engine: EdgeEngine, artefacts: Sequence[bytes] = ()) -> Assemble
                 metrics.watch(
                     lambda: engine.waiting, lambda: {"device": 0, "host": 0}, registry.knows
                 )
-                yield Warm(engine=engine, registry=registry, backbone=FACTS)
+                with closing(open_desk(store, engine.rehearsal, settings)) as desk:
+                    async with keeping(Housekeeping(desk, metrics)):
+                        yield Warm(engine=engine, registry=registry, backbone=FACTS, jobs=desk)
         finally:
             await asyncio.to_thread(store.close)
 

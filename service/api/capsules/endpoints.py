@@ -11,6 +11,7 @@ from service.api.capsules.schemas import (
     AliasPath,
     AliasTarget,
     CapsuleVersion,
+    EvaluatedVersion,
     Limit,
     Removed,
     TaskDetail,
@@ -20,6 +21,7 @@ from service.api.capsules.schemas import (
 )
 from service.api.capsules.service import (
     alias_of,
+    evaluated,
     expected_revision,
     page_of,
     removed,
@@ -76,7 +78,8 @@ IfChanged = Annotated[
     responses={
         200: {
             "model": CapsuleVersion,
-            "description": "The task has these very bytes already; nothing was changed.",
+            "description": "The task has these very bytes already; nothing was changed, so a "
+            "version that is held stays so.",
             "headers": {"Location": LOCATION, "ETag": ETAG},
         },
         201: {
@@ -145,11 +148,11 @@ async def delete_task(task: TaskPath, warm: WarmDep) -> Removed:
 )
 async def describe_version(
     task: TaskPath, version: VersionPath, response: Response, warm: WarmDep
-) -> CapsuleVersion:
-    """One version with its manifest."""
+) -> EvaluatedVersion:
+    """One version with its manifest, and how good it was found to be."""
     detail = await warm.registry.version(task, version)
     response.headers["ETag"] = f'"{detail.record.digest}"'
-    return version_of(detail.record)
+    return evaluated(detail)
 
 
 @router.delete(
@@ -160,7 +163,7 @@ async def describe_version(
 async def delete_version(task: TaskPath, version: VersionPath, warm: WarmDep) -> Removed:
     """Delete a version, with the aliases that point at it; requests in flight are answered.
 
-    Deleting the newest rolls the task back to the one before it.
+    Deleting the served version rolls the task back to the newest one that is not held.
     """
     return removed(task, await warm.registry.delete_version(task, version))
 
@@ -219,7 +222,10 @@ async def set_alias(
     if_match: IfMatch = None,
     if_none_match: IfAbsent = None,
 ) -> Alias:
-    """Point an alias at a version; `prod` is what the bare task name means."""
+    """Point an alias at a version; `prod` is what the bare task name means.
+
+    Setting `prod` also serves a version that is held.
+    """
     target = await TARGET.read(request, MAX_VALUES)
     revision = await expected_revision(warm.registry, task, alias, if_match, if_none_match)
     record, created = await warm.registry.set_alias(task, alias, target.version, revision)

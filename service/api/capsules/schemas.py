@@ -48,6 +48,23 @@ After = Annotated[
 ]
 
 
+Source = Annotated[Literal["upload", "zoo", "training"], Field(description="Who brought it.")]
+Held = Annotated[
+    bool,
+    Field(
+        description="Whether the bare task name passes it over; its number and aliases reach it. "
+        "Setting the alias `prod` to it serves it."
+    ),
+]
+Default = Annotated[
+    int | None,
+    Field(
+        description="What the bare name means: `prod` where that alias is set, else the newest "
+        "version that is not held; null where all are held."
+    ),
+]
+
+
 class CapsuleVersion(BaseModel):
     """One immutable version of a task's capsule."""
 
@@ -56,7 +73,19 @@ class CapsuleVersion(BaseModel):
     digest: str = Field(description="Hex sha256 of the file; also its ETag.")
     created_at: datetime
     bytes: int = Field(description="Size of the file.")
+    source: Source
+    held: Held
+    job: str | None = Field(description="The training job it came of, if it did.")
     manifest: dict[str, Any] = Field(description="What the file says about itself.")
+
+
+class EvaluatedVersion(CapsuleVersion):
+    """One immutable version of a task's capsule, and how good it is."""
+
+    evaluation: dict[str, Any] | None = Field(
+        description="How good a training job found it to be, on rows it was not trained on: "
+        "accuracy, macro F1, those of each class and the confusions. Null where nobody measured it."
+    )
 
 
 class VersionItem(BaseModel):
@@ -66,7 +95,8 @@ class VersionItem(BaseModel):
     digest: str
     created_at: datetime
     bytes: int
-    source: Literal["upload", "zoo", "training"] = Field(description="Who brought it.")
+    source: Source
+    held: Held
     description: str
     num_classes: int
     servable: bool = Field(
@@ -84,14 +114,14 @@ class Alias(BaseModel):
 
 
 class TaskItem(BaseModel):
-    """A task as the list shows it; of its default version where it says no more."""
+    """A task as the list shows it; what is said of a version is the default's, or else the newest's."""
 
     task: str
-    version: int = Field(description="The default: `prod` where that alias is set, else newest.")
+    version: Default
     versions: int = Field(description="How many versions there are.")
     description: str
     num_classes: int
-    servable: bool
+    servable: bool = Field(description="Whether the bare name can be classified with.")
     aliases: list[Alias]
     updated_at: datetime
 
@@ -108,7 +138,7 @@ class TaskDetail(BaseModel):
     """A task with its versions, ascending."""
 
     task: str
-    version: int = Field(description="The default: `prod` where that alias is set, else newest.")
+    version: Default
     versions: list[VersionItem]
     aliases: list[Alias]
 

@@ -10,6 +10,7 @@ import orjson
 from service.api.capsules.schemas import (
     Alias,
     CapsuleVersion,
+    EvaluatedVersion,
     Removed,
     TaskDetail,
     TaskItem,
@@ -36,13 +37,25 @@ def version_of(record: VersionRecord) -> CapsuleVersion:
         digest=record.digest,
         created_at=record.created_at,
         bytes=record.size,
+        source=record.source,
+        held=record.held,
+        job=record.job,
         manifest=well_formed(record.manifest),
     )
 
 
-def well_formed(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored manifest as replies can tell it: one that is damaged may hold no Unicode text."""
-    told = dict(manifest)
+def evaluated(detail: records.VersionDetail) -> EvaluatedVersion:
+    """A version, and how good it is."""
+    report = detail.evaluation
+    return EvaluatedVersion(
+        **dict(version_of(detail.record)),
+        evaluation=None if report is None else well_formed(report),
+    )
+
+
+def well_formed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored document as replies can tell it: one that is damaged may hold no Unicode text."""
+    told = dict(document)
     try:
         orjson.dumps(told)
     except TypeError:
@@ -92,6 +105,7 @@ def task_of(detail: records.TaskDetail) -> TaskDetail:
                 created_at=version.created_at,
                 bytes=version.size,
                 source=version.source,
+                held=version.held,
                 description=version.description,
                 num_classes=version.labels,
                 servable=version.servable,

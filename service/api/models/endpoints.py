@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1", tags=["models"])
 
 @router.get("/models", summary="List models", responses=responses(Unavailable))
 async def models(warm: WarmDep) -> ModelList:
-    """Every task that can be classified with, in the shape of OpenAI's list of models."""
+    """Every task that can be classified with by its bare name, in the shape of OpenAI's list."""
     return ModelList(data=await list_models(warm.registry))
 
 

@@ -8,7 +8,11 @@ PAGE = 1000
 
 
 async def list_models(registry: Registry) -> list[Model]:
-    """Every task whose default version can be classified with."""
+    """Every task whose bare name can be classified with.
+
+    Clients send what is listed here back as a name, so a task all of whose versions are held is
+    not.
+    """
     models: list[Model] = []
     after: str | None = None
     while True:
@@ -28,10 +32,9 @@ async def describe(registry: Registry, task: str) -> Model | None:
         detail = await registry.describe(task)
     except NotFound:
         return None
-    default = next(
-        version for version in detail.versions if version.version == detail.summary.default_version
-    )
-    if not default.servable:
+    number = detail.summary.default_version
+    default = next((version for version in detail.versions if version.version == number), None)
+    if default is None or not default.servable:
         return None
     return Model(
         id=task,

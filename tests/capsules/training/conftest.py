@@ -32,7 +32,7 @@ def validation() -> Dataset:
     return separable(14, seed=2)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_run(tiny: LoadedBackbone, train: Dataset, validation: Dataset) -> MakeRun:
     """Prepares a run of the tiny task; options of its configuration may be replaced.
 

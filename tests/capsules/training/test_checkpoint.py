@@ -1,4 +1,5 @@
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from capsules.errors import TrainingError, TrainingFault
 from capsules.training import checkpoint
-from capsules.training.checkpoint import Checkpoint
+from capsules.training.checkpoint import Checkpoint, FileKeeper
 
 
 def a_checkpoint(**changes: Any) -> Checkpoint:
@@ -32,8 +33,8 @@ def path(tmp_path: Path) -> Path:
 
 def test_it_survives_the_way_to_disk_and_back(path: Path) -> None:
     saved = a_checkpoint()
-    checkpoint.save(saved, path)
-    loaded = checkpoint.load(path, "mine")
+    checkpoint.save(saved, FileKeeper(path))
+    loaded = checkpoint.load(FileKeeper(path), "mine")
     assert loaded is not None
     assert (loaded.epoch, loaded.seconds, loaded.reports) == (2, 1.5, saved.reports)
     assert torch.equal(loaded.tensors["capsule"], saved.tensors["capsule"])
@@ -43,22 +44,21 @@ def test_it_survives_the_way_to_disk_and_back(path: Path) -> None:
 
 
 def test_where_there_is_none_there_is_none(path: Path) -> None:
-    assert checkpoint.load(path, "mine") is None
+    assert checkpoint.load(FileKeeper(path), "mine") is None
 
 
 def test_a_crash_while_writing_leaves_the_old_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoint.save(a_checkpoint(epoch=1), path)
+    checkpoint.save(a_checkpoint(epoch=1), FileKeeper(path))
 
-    def crash(value: object, file: Any) -> None:
-        file.write(b"half of it")
+    def crash(file: int) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(torch, "save", crash)
+    monkeypatch.setattr(os, "fsync", crash)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.save(a_checkpoint(epoch=2), path)
-    loaded = checkpoint.load(path, "mine")
+        checkpoint.save(a_checkpoint(epoch=2), FileKeeper(path))
+    loaded = checkpoint.load(FileKeeper(path), "mine")
     assert loaded is not None
     assert loaded.epoch == 1
 
@@ -79,14 +79,57 @@ def test_it_is_on_disk_before_it_takes_the_place_of_the_old_one(
 
     monkeypatch.setattr(os, "fsync", noted_fsync)
     monkeypatch.setattr(Path, "replace", noted_replace)
-    checkpoint.save(a_checkpoint(), path)
+    checkpoint.save(a_checkpoint(), FileKeeper(path))
     assert events == ["fsync", "replace"]
+
+
+def test_it_is_written_as_torch_writes_a_file(path: Path) -> None:
+    saved = a_checkpoint()
+    checkpoint.save(saved, FileKeeper(path))
+    with path.with_name("whole").open("wb") as file:
+        torch.save(asdict(saved), file)
+    assert path.read_bytes() == path.with_name("whole").read_bytes()
+
+
+class InMemory:
+    """A keeper that is no file."""
+
+    name = "What was kept"
+    to_start_over = "Forget it."
+    to_change = ""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+
+    def load(self) -> bytes | None:
+        return self.data
+
+    def save(self, data: bytes) -> None:
+        self.data = data
+
+
+def test_it_can_be_kept_elsewhere_than_in_a_file() -> None:
+    keeper = InMemory()
+    assert checkpoint.load(keeper, "mine") is None
+    checkpoint.save(a_checkpoint(epoch=7), keeper)
+    loaded = checkpoint.load(keeper, "mine")
+    assert loaded is not None
+    assert loaded.epoch == 7
+    with pytest.raises(TrainingError) as refused:
+        checkpoint.load(keeper, "another's")
+    assert refused.value.message == (
+        "What was kept belongs to a run with other options, data or backbone. Forget it, or repeat "
+        "the run that wrote it."
+    )
+    keeper.data = b"no archive"
+    with pytest.raises(TrainingError, match=r"^What was kept cannot be read: .*\. Forget it\.$"):
+        checkpoint.load(keeper, "mine")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(TrainingError, match="choose another folder") as refused:
-        checkpoint.save(a_checkpoint(), tmp_path / "file" / "run.pt")
+        checkpoint.save(a_checkpoint(), FileKeeper(tmp_path / "file" / "run.pt"))
     assert (refused.value.code, refused.value.field) == (
         TrainingFault.UNWRITABLE_OUTPUT,
         "checkpoint",
@@ -111,7 +154,7 @@ def test_what_is_no_checkpoint_is_refused_and_never_run(
     monkeypatch.chdir(tmp_path)
     torch.save(content, tmp_path / "run.pt")
     with pytest.raises(TrainingError) as refused:
-        checkpoint.load(tmp_path / "run.pt", "mine")
+        checkpoint.load(FileKeeper(tmp_path / "run.pt"), "mine")
     assert refused.value.code == TrainingFault.CHECKPOINT_MISMATCH
     assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
 
@@ -119,13 +162,13 @@ def test_what_is_no_checkpoint_is_refused_and_never_run(
 @pytest.mark.parametrize("part", [b"archive/data/0", b"archive/data/2", b"archive/data.pkl"])
 def test_a_part_that_is_marked_as_a_folder_is_refused(path: Path, part: bytes) -> None:
     """One bit, and PyTorch gives what happened to be in memory."""
-    checkpoint.save(a_checkpoint(), path)
+    checkpoint.save(a_checkpoint(), FileKeeper(path))
     content = bytearray(path.read_bytes())
     # The archive's directory, at its end, has a part's attributes 8 bytes before its name.
     content[content.rindex(part) - 8] ^= 0x10
     path.write_bytes(content)
     with pytest.raises(TrainingError, match="is damaged") as refused:
-        checkpoint.load(path, "mine")
+        checkpoint.load(FileKeeper(path), "mine")
     assert refused.value.code == TrainingFault.CHECKPOINT_MISMATCH
 
 
@@ -140,13 +183,13 @@ def test_changed_bytes_give_the_same_checkpoint_or_an_error(
 ) -> None:
     path = tmp_path / "run.pt"
     saved = a_checkpoint()
-    checkpoint.save(saved, path)
+    checkpoint.save(saved, FileKeeper(path))
     content = bytearray(path.read_bytes())
     for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=3)):
         content[place] = data.draw(st.integers(0, 255))
     path.write_bytes(content)
     try:
-        loaded = checkpoint.load(path, "mine")
+        loaded = checkpoint.load(FileKeeper(path), "mine")
     except TrainingError:
         return
     # Only padding between the parts can change unseen.

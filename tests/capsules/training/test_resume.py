@@ -1,6 +1,7 @@
 """A run that was interrupted ends as one that was not."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from capsules.backbones.base import LoadedBackbone
 from capsules.data.base import Dataset
 from capsules.errors import TrainingError, TrainingFault
 from capsules.training import checkpoint
+from capsules.training.checkpoint import FileKeeper
 from capsules.training.events import EpochReport
 from capsules.training.run import Run
 from tests.capsules.training.conftest import MakeRun
@@ -60,6 +62,19 @@ def variant(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
+@pytest.fixture(scope="module")
+def undisturbed(make_run: MakeRun) -> Callable[[str | None], dict[str, Any]]:
+    """Where a run of a variant ends that nothing interrupts."""
+
+    @cache
+    def ends(variant: str | None) -> dict[str, Any]:
+        run = make_run(variant=variant, epochs=EPOCHS)
+        run.run()
+        return outcome(run)
+
+    return ends
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run.pt"
@@ -68,11 +83,13 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("epoch", range(1, EPOCHS + 1))
 @pytest.mark.parametrize("step", [None, 1, 4], ids=["at the end", "at step 1", "at step 4"])
 def test_an_interrupted_run_ends_as_an_undisturbed_one(
-    make_run: MakeRun, path: Path, variant: Any, epoch: int, step: int | None
+    make_run: MakeRun,
+    undisturbed: Callable[[str | None], dict[str, Any]],
+    path: Path,
+    variant: Any,
+    epoch: int,
+    step: int | None,
 ) -> None:
-    undisturbed = make_run(variant=variant, epochs=EPOCHS)
-    undisturbed.run()
-
     watcher = Interrupting(epoch=epoch, step=step)
     interrupted = make_run(variant=variant, epochs=EPOCHS, checkpoint_path=path, watcher=watcher)
     with pytest.raises(Interruption):
@@ -82,7 +99,7 @@ def test_an_interrupted_run_ends_as_an_undisturbed_one(
     resumed = make_run(variant=variant, epochs=EPOCHS, checkpoint_path=path)
     assert len(resumed.reports) == (epoch if step is None else epoch - 1)
     resumed.run()
-    assert outcome(resumed) == outcome(undisturbed)
+    assert outcome(resumed) == undisturbed(variant)
 
 
 def test_interrupted_again_and_again(make_run: MakeRun, path: Path) -> None:
@@ -222,4 +239,4 @@ def test_a_damaged_checkpoint_is_refused(
         make_run(checkpoint_path=path)
     assert refused.value.code == TrainingFault.CHECKPOINT_MISMATCH
     assert str(path) in refused.value.message
-    assert checkpoint.load(path.with_name("none.pt"), "any") is None
+    assert checkpoint.load(FileKeeper(path.with_name("none.pt")), "any") is None

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from capsules.artefact.file import parse
-from capsules.backbones.base import LoadedBackbone
-from capsules.backbones.load import load
 from capsules.data.reader import load as load_dataset
 from capsules.evaluation.runner import evaluate
 from capsules.executors.torch import TorchExecutor
@@ -17,11 +15,6 @@ from capsules.zoo.recipe import RECIPES
 
 DATA = Path(os.environ.get("CAPSULE_TEST_DATA", Path(__file__).parents[4] / "shared" / "data"))
 ROWS = 200
-
-
-@pytest.fixture(scope="module")
-def embedded() -> LoadedBackbone:
-    return load("embedded", device="cpu", dtype="float32")
 
 
 def test_every_recipe_names_a_task_once():

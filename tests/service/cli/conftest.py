@@ -28,6 +28,18 @@ def url(engine: EdgeEngine, tmp_path: Path) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server like the one above for tests that only ask: to start and stop one takes longer."""
+    folder = tmp_path_factory.mktemp("unchanged")
+    artefact = an_artefact("trec", labels=("no", "yes"))
+    app = create_app(
+        settings_for(folder, max_texts=50), build=with_engine(EdgeEngine(), [artefact])
+    )
+    with capture_logs(), serving(app) as address:
+        yield address
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A capsule file of the task `new`, of labels `a`, `b` and `c`."""

@@ -12,7 +12,11 @@ from service.cli import app
 from service.settings import PREFIX, Settings
 from tests.support.commands import ROOT, invoke
 
-COMMANDS = {"serve", "train", "evaluate", "inspect", "reproduce", "push", "list", "classify", "rm"}
+COMMANDS = {
+    *("serve", "train", "evaluate", "inspect", "reproduce", "push", "list", "classify", "rm"),
+    *("jobs", "worker"),
+}
+JOBS = {"submit", "list", "show", "watch", "cancel", "resume", "rm"}
 HEAVY = {"torch", "transformers", "sklearn", "uvicorn", "fastapi", "pydantic", "httpx2", "numpy"}
 
 
@@ -112,11 +116,18 @@ def test_serve_describes_its_flags_as_the_settings_do():
 
 def test_every_command_and_option_is_documented():
     text = (ROOT / "docs" / "cli.md").read_text()
-    sections = dict(re.findall(r"^## `capsule (\w+)`\n(.*?)(?=^## |\Z)", text, re.M | re.S))
-    assert set(sections) == set(commands()) == COMMANDS
+    pattern = r"^#{2,3} `capsule ([\w ]+)`\n(.*?)(?=^#{2,3} |\Z)"
+    sections = dict(re.findall(pattern, text, re.M | re.S))
+    known = commands()
+    jobs = known["jobs"]
+    assert isinstance(jobs, TyperGroup)
+    assert (set(known), set(jobs.commands)) == (COMMANDS, JOBS)
+    known |= {f"jobs {name}": command for name, command in jobs.commands.items()}
+    assert set(sections) == set(known)
     common = text.partition("## `capsule")[0]
-    for name, command in commands().items():
-        options = {option for one in command.params for option in one.opts if option[:2] == "--"}
+    for name, command in known.items():
+        params = [one for one in command.params if not getattr(one, "hidden", False)]
+        options = {option for one in params for option in one.opts if option[:2] == "--"}
         documented = set(re.findall(r"`(--[a-z-]+)", sections[name] + common))
         assert options - {"--help"} <= documented, name
         assert set(re.findall(r"`(--[a-z-]+)", sections[name])) <= {

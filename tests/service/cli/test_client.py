@@ -7,23 +7,9 @@ import pytest
 
 from capsules.cli.failure import UsageError
 from service.cli.client import Client, ServerError
+from tests.support.job_replies import Clock
 
 URL = "http://server.test"
-
-
-class Clock:
-    """Time that passes only while someone sleeps."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.slept: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
 
 
 @pytest.fixture

@@ -32,6 +32,9 @@ def test_push_json(url, file):
         "version": 1,
         "digest": digest(file.read_bytes()),
         "bytes": file.stat().st_size,
+        "source": "upload",
+        "held": False,
+        "job": None,
     }
 
 
@@ -99,8 +102,8 @@ def test_list_of_one_task(url, file):
     assert "new is version 2" in table.stdout
 
 
-def test_classify(url):
-    result = invoke("classify", "trec", "one text", "another", "--url", url)
+def test_classify(unchanged):
+    result = invoke("classify", "trec", "one text", "another", "--url", unchanged)
     assert result.exit_code == 0, result.output
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert len(lines) == 2
@@ -109,17 +112,17 @@ def test_classify(url):
 
 
 @pytest.mark.parametrize(("top_k", "shown"), [("1", 1), ("2", 2), ("0", 2)])
-def test_classify_shows_as_many_labels_as_are_wanted(top_k, shown, url):
-    given = ["classify", "trec", "text", "--url", url, "--top-k", top_k]
+def test_classify_shows_as_many_labels_as_are_wanted(top_k, shown, unchanged):
+    given = ["classify", "trec", "text", "--url", unchanged, "--top-k", top_k]
     row = json.loads(invoke(*given, "--json").stdout)
     assert len(row["labels"]) == len(row["probs"]) == shown
     assert (row["task"], row["version"], row["num_classes"]) == ("trec", 1, 2)
     assert row["label"] == row["labels"][row["probs"].index(max(row["probs"]))]
 
 
-def test_classify_reads_lines(url):
+def test_classify_reads_lines(unchanged):
     lines = "".join(f"text {number}\n" for number in range(120))
-    result = invoke("classify", "trec@1", "--url", url, "--json", stdin=lines)
+    result = invoke("classify", "trec@1", "--url", unchanged, "--json", stdin=lines)
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["index"] for row in rows] == list(range(120))
@@ -149,8 +152,8 @@ def test_classify_named_inputs(url, file, engine):
         (b'{"other": "x"}\n', ["--json-lines"], ["missing_input"]),
     ],
 )
-def test_classify_fails_if_a_text_does(stdin, options, codes, url):
-    given = ["classify", "trec", *options, "--url", url]
+def test_classify_fails_if_a_text_does(stdin, options, codes, unchanged):
+    given = ["classify", "trec", *options, "--url", unchanged]
     result = invoke(*given, "--json", stdin=stdin)
     assert result.exit_code == 1
     rows = [json.loads(line) for line in result.stdout.splitlines()]
@@ -169,8 +172,8 @@ def test_classify_fails_if_a_text_does(stdin, options, codes, url):
     ],
 )
 @pytest.mark.parametrize("texts", [["one"], ["one", "two"]])
-def test_classify_under_what_does_not_exist(task, code, texts, url):
-    refusal(invoke("classify", task, *texts, "--url", url), 1, code)
+def test_classify_under_what_does_not_exist(task, code, texts, unchanged):
+    refusal(invoke("classify", task, *texts, "--url", unchanged), 1, code)
 
 
 def test_classify_input_goes_with_nothing_else(nowhere):

@@ -1,8 +1,9 @@
-"""Files without end and readers that go, each command a process of its own."""
+"""Files without end, and readers that go."""
 
 import json
 import os
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -68,11 +69,24 @@ def test_the_first_line_is_what_a_pipe_of_one_line_gets(url: str) -> None:
     assert (answer.split("\t")[0] in ("no", "yes"), code, done.stderr) == (True, "141", "")
 
 
-@pytest.mark.parametrize("content", ["sparse", "/dev/zero", "pipe"])
-@pytest.mark.parametrize("command", ["inspect", "evaluate", "push"])
-def test_a_file_without_end_is_one_line(
-    command: str, content: str, nowhere: str, tmp_path: Path
-) -> None:
+@dataclass(frozen=True)
+class Endless:
+    """A command on a file that has no end, and what it is to say."""
+
+    arguments: list[str | Path]
+    path: Path
+    code: str
+
+    def check(self, exit_code: int, output: str, messages: str) -> None:
+        assert exit_code == 1
+        assert messages.startswith(f"error [{self.code}]: {self.path} ")
+        assert messages.count("\n") == 1
+        pushed = self.arguments[0] == "push"
+        assert output == (f"{self.path}\tfailed\t\t\t\t{self.code}\n" if pushed else "")
+
+
+@pytest.fixture
+def endless(command: str, content: str, nowhere: str, tmp_path: Path) -> Endless:
     path = tmp_path / "file.safetensors"
     if content == "sparse":
         with path.open("wb") as file:
@@ -87,12 +101,23 @@ def test_a_file_without_end_is_one_line(
         "evaluate": [toy_file(tmp_path)],
         "push": ["--url", nowhere],
     }
-    process = start([command, path, *more[command]], tmp_path)
+    return Endless([command, path, *more[command]], path, code)
+
+
+@pytest.mark.parametrize("content", ["sparse", "/dev/zero", "pipe"])
+@pytest.mark.parametrize("command", ["inspect", "evaluate", "push"])
+def test_a_file_without_end_is_one_line(endless: Endless) -> None:
+    result = invoke(*endless.arguments)
+    endless.check(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("command", "content"), [("inspect", "pipe"), ("evaluate", "sparse"), ("push", "/dev/zero")]
+)
+def test_a_file_without_end_does_not_hold_up_a_process(endless: Endless, tmp_path: Path) -> None:
+    process = start(endless.arguments, tmp_path)
     output, messages = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert messages.startswith(f"error [{code}]: {path} ")
-    assert messages.count("\n") == 1
-    assert output == (f"{path}\tfailed\t\t\t\t{code}\n" if command == "push" else "")
+    endless.check(process.returncode, output, messages)
 
 
 def test_a_file_that_cannot_be_read_does_not_stop_the_others(url: str, file: Path) -> None:

@@ -3,25 +3,29 @@
 import asyncio
 import atexit
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from capsules.artefact.file import Capsule, dump
+from capsules.artefact.file import Capsule, digest, dump, parse
 from capsules.artefact.manifest import Golden
 from service.engine.records import RowRequest, Served
 from service.errors import ServiceError
 from service.registry.ports import CapsuleEngine
 from service.registry.registry import Registry
 from service.store import Store, open_store
+from service.store.additions import add, evaluate
+from service.store.base import VersionRecord
 from tests.support.capsules import random_capsule
 from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine, probabilities
 
 OTHER_FINGERPRINT = "b" * 64
+JOB = "ftjob-" + "0" * 24
 
 
 def a_capsule(
@@ -75,6 +79,44 @@ async def until(condition: Callable[[], bool]) -> None:
 def damage(store: Store, where: str = "version > 0") -> None:
     """Overwrite stored artefacts behind the store's back."""
     overwrite(store, f"UPDATE artefacts SET content = X'00' WHERE {where}")
+
+
+def put(store: Store, data: bytes, task: str = "trec") -> VersionRecord:
+    """Store an artefact as another server on the same database does."""
+    record, _ = store.add_version(task, digest(data), described(data), data, "upload")
+    return record
+
+
+def put_trained(
+    store: Store,
+    data: bytes,
+    task: str = "trec",
+    *,
+    held: bool = False,
+    evaluation: Mapping[str, Any] | None = None,
+) -> VersionRecord:
+    """Register an artefact as a training worker does."""
+    with store.writing() as session:  # type: ignore[attr-defined]
+        record, created = add(
+            session,
+            task,
+            digest(data),
+            described(data),
+            data,
+            "training",
+            datetime.now(UTC),
+            held=held,
+            job=JOB,
+        )
+        assert created
+        if evaluation is not None:
+            evaluate(session, record, evaluation)
+    return record
+
+
+def described(data: bytes) -> dict[str, Any]:
+    """An artefact's manifest, as the store keeps it."""
+    return parse(data).manifest.model_dump(mode="json")
 
 
 def overwrite(store: Store, statement: str) -> None:

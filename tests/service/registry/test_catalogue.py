@@ -7,14 +7,18 @@ from service.engine.records import Served
 from service.errors import Conflict, NotFound, Unprocessable
 from service.registry.catalogue import Catalogue
 from service.registry.snapshot import Refusal, Snapshot, TaskEntry, VersionEntry
-from service.store.base import AliasRecord
+from service.store.base import AliasRecord, Change, ChangeKind
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FOREIGN = Refusal("backbone_mismatch", "Version 9 cannot be served here.")
 
 
 def entry(
-    version: int, capsule: Served | Refusal | None = None, task: str = "trec"
+    version: int,
+    capsule: Served | Refusal | None = None,
+    task: str = "trec",
+    *,
+    held: bool = False,
 ) -> VersionEntry:
     digest = f"{version:064x}"
     if capsule is None:
@@ -25,6 +29,7 @@ def entry(
         size=1000 + version,
         created_at=START + timedelta(days=version),
         source="upload",
+        held=held,
         labels=2,
         description=f"version {version}",
         capsule=capsule,
@@ -93,6 +98,127 @@ class TestResolve:
             catalogue.resolve(reference)
         assert (refused.value.code, refused.value.detail) == (FOREIGN.code, FOREIGN.detail)
         assert catalogue.resolve("trec@2").version == 2
+
+
+class TestHeld:
+    @pytest.fixture
+    def catalogue(self) -> Catalogue:
+        """Versions 1 and 2 of `trec`, the second held."""
+        catalogue = Catalogue()
+        catalogue.publish("trec", entry(1))
+        catalogue.publish("trec", entry(2, held=True))
+        return catalogue
+
+    def test_is_passed_over_by_the_bare_name_alone(self, catalogue: Catalogue) -> None:
+        catalogue.point(alias("new", 2))
+        assert catalogue.resolve("trec").version == 1
+        assert catalogue.resolve("trec@2").version == 2
+        assert catalogue.resolve("trec:new").version == 2
+
+    def test_is_served_where_prod_points_at_it(self, catalogue: Catalogue) -> None:
+        catalogue.point(alias("prod", 2))
+        assert catalogue.resolve("trec").version == 2
+        catalogue.unpoint("trec", "prod")
+        assert catalogue.resolve("trec").version == 1
+
+    def test_a_newer_version_that_is_not_is_served(self, catalogue: Catalogue) -> None:
+        catalogue.publish("trec", entry(3))
+        assert catalogue.resolve("trec").version == 3
+        catalogue.retract("trec", [3])
+        assert catalogue.resolve("trec").version == 1
+
+    def test_all_leave_the_bare_name_without_a_meaning(self, catalogue: Catalogue) -> None:
+        catalogue.retract("trec", [1])
+        with pytest.raises(Conflict) as refused:
+            catalogue.resolve("trec")
+        assert (refused.value.code, refused.value.field) == ("no_served_version", "task")
+        assert "'trec@2'" in refused.value.detail
+        assert "PUT /v1/capsules/trec/aliases/prod" in refused.value.detail
+        assert catalogue.resolve("trec@2").version == 2
+        assert catalogue.current.served == 1
+
+    def test_all_are_told_of_by_the_newest(self, catalogue: Catalogue) -> None:
+        catalogue.publish("trec", entry(3, held=True))
+        catalogue.retract("trec", [1])
+        summary = catalogue.current.tasks["trec"].summary()
+        assert (summary.default_version, summary.servable) == (None, False)
+        assert (summary.versions, summary.labels, summary.description) == (2, 2, "version 3")
+        assert [v.held for v in catalogue.current.tasks["trec"].version_summaries()] == [True] * 2
+
+    def test_one_that_cannot_run_is_no_reason_to_serve_it(self, catalogue: Catalogue) -> None:
+        catalogue.publish("trec", entry(9, FOREIGN))
+        with pytest.raises(Conflict) as refused:
+            catalogue.resolve("trec")
+        assert refused.value.code == FOREIGN.code
+
+
+class TestReflects:
+    @pytest.mark.parametrize(
+        ("change", "shown"),
+        [
+            (("version_added", 2, None, 10), True),
+            (("version_added", 3, None, 10), False),
+            (("version_deleted", 2, None, 10), False),
+            (("version_deleted", 3, None, 10), True),
+            (("alias_set", 1, "old", 5), True),
+            (("alias_set", 2, "old", 4), True),  # moved again since
+            (("alias_set", 2, "old", 6), False),
+            (("alias_set", 1, "new", 6), False),
+            (("alias_deleted", 1, "old", 6), False),
+            (("alias_deleted", 1, "old", 4), True),  # set again since
+            (("alias_deleted", 1, "new", 6), True),
+        ],
+    )
+    def test_knows_what_a_change_led_to(
+        self, change: tuple[ChangeKind, int, str | None, int], shown: bool
+    ) -> None:
+        catalogue = Catalogue()
+        catalogue.publish("trec", entry(1))
+        catalogue.publish("trec", entry(2))
+        catalogue.point(AliasRecord("trec", "old", 1, updated_at=START, revision=5))
+        kind, version, name, sequence = change
+        assert catalogue.reflects(Change(sequence, kind, "trec", version, name, START)) is shown
+
+    @pytest.mark.parametrize(
+        ("kind", "shown"),
+        [
+            ("version_added", False),
+            ("version_deleted", True),
+            ("alias_set", False),
+            ("alias_deleted", True),
+        ],
+    )
+    def test_of_a_task_that_is_not_here(self, kind: ChangeKind, shown: bool) -> None:
+        name = "prod" if kind.startswith("alias") else None
+        assert Catalogue().reflects(Change(1, kind, "trec", 1, name, START)) is shown
+
+
+class TestReplace:
+    def test_moves_from_one_state_to_the_other_in_one_step(self, catalogue: Catalogue) -> None:
+        first, second = catalogue.resolve("trec@1"), catalogue.resolve("trec@2")
+        kept = catalogue.current.tasks["trec"].versions[2]
+        there = TaskEntry.of("trec", [entry(3), kept], [alias("prod", 2)])
+        assert catalogue.replace("trec", there) == [first]
+        assert catalogue.current.tasks["trec"] == there
+        assert catalogue.resolve("trec") is second
+        assert catalogue.current.served == 2
+
+    def test_lets_go_of_a_version_whose_number_was_given_out_twice(
+        self, catalogue: Catalogue
+    ) -> None:
+        first = catalogue.resolve("trec@1")
+        other = Served("trec", 1, "f" * 64, ("a", "b"), Template("{text}"), 16)
+        gone = catalogue.replace("trec", TaskEntry.of("trec", [entry(1, other)], []))
+        assert first in gone
+        assert len(gone) == 2
+        assert catalogue.resolve("trec") is other
+
+    def test_takes_a_task_out_and_brings_one_in(self, catalogue: Catalogue) -> None:
+        assert len(catalogue.replace("trec", None)) == 2
+        assert catalogue.replace("trec", None) == []
+        assert not catalogue.current.names
+        assert catalogue.replace("new", TaskEntry.of("new", [entry(1, task="new")], [])) == []
+        assert catalogue.current.names == ("new",)
 
 
 class TestRetract:

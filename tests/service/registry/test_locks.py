@@ -33,3 +33,22 @@ async def test_a_waiter_that_is_cancelled_leaves_the_lock_to_the_next() -> None:
         assert len(locks.locks) == 1
     async with asyncio.timeout(1), locks.of("a"):
         pass
+
+
+async def test_a_lock_is_wanted_while_somebody_holds_or_awaits_it() -> None:
+    locks = TaskLocks()
+
+    async def wait() -> None:
+        async with locks.hold("a", None):
+            pass
+
+    async with locks.hold("a", None):
+        assert locks.wanted("a")
+        assert not locks.wanted("b")
+        waiter = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+    # Released, and not yet taken by the one who is next.
+    assert not locks.of("a").locked()
+    assert locks.wanted("a")
+    await waiter
+    assert not locks.wanted("a")

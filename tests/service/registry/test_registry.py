@@ -37,6 +37,9 @@ class Watcher:
     def load_finished(self, seconds: float) -> None:
         self.seconds.append(seconds)
 
+    def task_followed(self) -> None:
+        raise AssertionError("nobody followed")
+
 
 class TestUpload:
     async def test_is_served_and_stored(self, registry: Registry, engine: FakeEngine) -> None:

@@ -1,4 +1,4 @@
-"""Any sequence of changes leaves the registry where two dictionaries would be."""
+"""Any sequence of changes, here and by others, leaves the registry where dictionaries would be."""
 
 import asyncio
 import shutil
@@ -14,10 +14,11 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from capsules.artefact.file import digest
-from service.errors import NotFound
+from service.errors import Conflict, NotFound
+from service.registry.follower import Follower
 from service.registry.registry import Registry
 from service.store import open_store
-from tests.service.registry.samples import an_artefact, blank
+from tests.service.registry.samples import an_artefact, blank, put, put_trained
 from tests.support.claimed import INFO
 from tests.support.fake_engine import FakeEngine
 
@@ -32,11 +33,18 @@ versions = st.integers(1, 6)
 artefact_of = cache(an_artefact)
 
 
+async def turn(follower: Follower) -> None:
+    """Follow what there is to follow."""
+    async with asyncio.TaskGroup() as group:
+        await follower.turn(group)
+
+
 @dataclass
 class Model:
     """What a registry is, without time, threads and disks."""
 
     live: dict[str, dict[int, str]] = field(default_factory=dict)
+    held: set[tuple[str, int]] = field(default_factory=set)
     aliases: dict[str, dict[str, int]] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
 
@@ -66,8 +74,9 @@ class Model:
         pointing = self.aliases.get(task, {})
         self.aliases[task] = {name: at for name, at in pointing.items() if at not in gone}
 
-    def default(self, task: str) -> int:
-        return self.aliases.get(task, {}).get("prod", max(self.live[task]))
+    def default(self, task: str) -> int | None:
+        released = [n for n in self.live[task] if (task, n) not in self.held]
+        return self.aliases.get(task, {}).get("prod", max(released, default=None))
 
 
 class RegistryMachine(RuleBasedStateMachine):
@@ -81,12 +90,16 @@ class RegistryMachine(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.store = open_store(self.data_dir)
+        self.other = open_store(self.data_dir)
         self.engine = FakeEngine()
         self.registry = Registry(self.store, self.engine, INFO)
         self.runner.run(self.registry.load())
+        self.follower = self.registry.follower()
+        self.behind = False
 
     def teardown(self) -> None:
         self.store.close()
+        self.other.close()
         self.runner.close()
         self.folder.cleanup()
 
@@ -151,17 +164,71 @@ class RegistryMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         self.store.close()
+        self.other.close()
         self.open()
+
+    # --- another writer, of which the registry learns when it follows -------------------------
+
+    @rule(task=tasks, seed=seeds)
+    def other_adds(self, task: str, seed: int) -> None:
+        data = artefact_of(task, seed)
+        version, _ = self.model.upload(task, digest(data))
+        assert put(self.other, data, task).version == version
+        self.behind = True
+
+    @rule(task=tasks, seed=seeds)
+    def other_adds_held(self, task: str, seed: int) -> None:
+        data = artefact_of(task, seed)
+        if digest(data) in self.model.live.get(task, {}).values():
+            return
+        version, _ = self.model.upload(task, digest(data))
+        self.model.held.add((task, version))
+        assert put_trained(self.other, data, task, held=True).version == version
+        self.behind = True
+
+    @rule(task=tasks, version=versions)
+    def other_deletes(self, task: str, version: int) -> None:
+        if self.model.missing(task, version) is None:
+            self.other.delete_version(task, version)
+            self.model.delete(task, [version])
+            self.behind = True
+
+    @rule(task=tasks)
+    def other_deletes_task(self, task: str) -> None:
+        if self.model.missing(task) is None:
+            self.other.delete_task(task)
+            self.model.delete(task, list(self.model.live[task]))
+            self.behind = True
+
+    @rule(task=tasks, alias=aliases, version=versions)
+    def other_sets_alias(self, task: str, alias: str, version: int) -> None:
+        if self.model.missing(task, version) is None:
+            self.other.set_alias(task, alias, version)
+            self.model.aliases.setdefault(task, {})[alias] = version
+            self.behind = True
+
+    @rule()
+    def other_prunes(self) -> None:
+        self.other.prune(1)
+
+    @rule()
+    def follow(self) -> None:
+        self.runner.run(turn(self.follower))
+        assert self.follower.lag() < 1
+        self.behind = False
 
     @invariant()
     def resolves_like_the_model(self) -> None:
+        if self.behind:
+            return
         for task in TASKS:
             live = self.model.live.get(task, {})
             pointing = self.model.aliases.get(task, {})
             expected = {f"{task}@{version}": version for version in live}
             expected |= {f"{task}:{alias}": version for alias, version in pointing.items()}
-            if live:
-                expected[task] = self.model.default(task)
+            default = self.model.default(task) if live else None
+            if default is not None:
+                expected[task] = default
             absent = {task, *(f"{task}@{n}" for n in range(1, 7))}
             absent |= {f"{task}:{alias}" for alias in ALIASES}
             for reference, version in expected.items():
@@ -169,7 +236,8 @@ class RegistryMachine(RuleBasedStateMachine):
                 assert (served.task, served.version) == (task, version)
                 assert served.digest == live[version]
             for reference in absent - expected.keys():
-                with pytest.raises(NotFound):
+                missing = Conflict if self.model.live.get(reference) else NotFound
+                with pytest.raises(missing):
                     self.registry.resolve(reference)
 
     @invariant()
@@ -178,13 +246,17 @@ class RegistryMachine(RuleBasedStateMachine):
             (t, v, d) for t, of_task in self.model.live.items() for v, d in of_task.items()
         )
         stored = [(r.task, r.version, r.digest) for r, _ in self.store.iter_artefacts()]
-        resident = sorted((s.task, s.version, s.digest) for s in self.engine.bank.resident)
         assert stored == live
+        if self.behind:
+            return
+        resident = sorted((s.task, s.version, s.digest) for s in self.engine.bank.resident)
         assert resident == live
         assert self.registry.served == len(live)
 
     @invariant()
     def lists_like_the_model(self) -> None:
+        if self.behind:
+            return
         page = self.runner.run(self.registry.list_tasks())
         assert [
             (s.task, s.default_version, s.versions, {a.alias: a.version for a in s.aliases})
@@ -198,5 +270,5 @@ class RegistryMachine(RuleBasedStateMachine):
 
 TestRegistryMachine = RegistryMachine.TestCase
 TestRegistryMachine.settings = settings(
-    max_examples=12, stateful_step_count=20, deadline=None, derandomize=True
+    max_examples=15, stateful_step_count=25, deadline=None, derandomize=True
 )

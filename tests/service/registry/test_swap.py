@@ -4,7 +4,9 @@ import asyncio
 import itertools
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,8 +24,10 @@ from service.engine.engine import Engine
 from service.engine.observer import SilentObserver
 from service.engine.records import RowAnswer, RowRequest
 from service.errors import Unprocessable
+from service.registry.follower import following
 from service.registry.registry import Registry
-from service.store import Store
+from service.store import Store, open_store
+from tests.service.registry.samples import put, until
 from tests.support.backbones import words
 from tests.support.capsules import random_capsule
 
@@ -219,6 +223,53 @@ async def test_a_hundred_swaps_under_load(
         stopped.set()
     assert set(swapper.made) == {"upload", "roll back", "delete", "alias"}
     assert sum(client.rows for client in clients) > SWAPS
+    assert len(set().union(*(client.seen for client in clients))) > 2 * len(TASKS)
+    stats = engine.bank.stats()
+    live = len(list(store.iter_artefacts()))
+    assert (stats.resident + stats.host, stats.pinned) == (live, 0)
+    assert registry.served == live
+
+
+class OtherServer:
+    """Makes random changes straight in the database; each task keeps its first version."""
+
+    def __init__(self, store: Store, bench: Bench) -> None:
+        self.store = store
+        self.bench = bench
+        self.random = random.Random(11)
+
+    def change(self) -> None:
+        task = self.random.choice(sorted(TASKS))
+        later = [v.version for v in self.store.list_versions(task) if v.version > 1]
+        choice = self.random.random()
+        if choice < 0.5 or not later:
+            data = self.random.choice(self.bench.files[task])
+            put(self.store, data, task)
+        elif choice < 0.75:
+            self.store.delete_version(task, self.random.choice(later))
+        else:
+            self.store.set_alias(task, "prod", self.random.choice([1, *later]))
+
+
+async def test_swaps_by_another_server_under_load(
+    store: Store, data_dir: Path, engine: Engine, tiny: LoadedBackbone, bench: Bench
+) -> None:
+    for task, files in bench.files.items():
+        put(store, files[0], task)
+    registry = Registry(store, engine, tiny.info)
+    await registry.load()
+    stopped = asyncio.Event()
+    clients = [Client(registry, engine, bench, seed) for seed in range(CLIENTS)]
+    with closing(open_store(data_dir)) as other_store:
+        other = OtherServer(other_store, bench)
+        async with following(registry.follower(interval_s=0.01)), asyncio.TaskGroup() as group:
+            for client in clients:
+                group.create_task(client.run(stopped))
+            for _ in range(SWAPS // 2):
+                await asyncio.to_thread(other.change)
+            await until(lambda: registry.reconciler.survey() == [])
+            stopped.set()
+    assert sum(client.rows for client in clients) > SWAPS // 2
     assert len(set().union(*(client.seen for client in clients))) > 2 * len(TASKS)
     stats = engine.bank.stats()
     live = len(list(store.iter_artefacts()))

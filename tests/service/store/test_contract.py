@@ -53,6 +53,7 @@ class TestAddVersion:
         assert record.digest == digest_of(b"one")
         assert record.manifest == MANIFEST
         assert record.source == "zoo"
+        assert (record.held, record.job) == (False, None)
         assert record.created_at.utcoffset() == timedelta(0)
         assert before <= record.created_at <= datetime.now(UTC)
 
@@ -165,7 +166,7 @@ class TestLookups:
     @pytest.mark.parametrize("version", [0, -1, 2, 2**31, 2**63, 2**200])
     def test_unknown_version(self, store: Store, version: int) -> None:
         add(store)
-        for call in (store.get_version, store.artefact, store.delete_version):
+        for call in (store.get_version, store.artefact, store.evaluation, store.delete_version):
             with pytest.raises(VersionNotFound) as caught:
                 call("spam", version)
             assert (caught.value.task, caught.value.version) == ("spam", version)
@@ -178,6 +179,7 @@ class TestLookups:
         calls: list[Callable[[], object]] = [
             lambda: store.get_version("spam", 1),
             lambda: store.artefact("spam", 1),
+            lambda: store.evaluation("spam", 1),
             lambda: store.list_versions("spam"),
             lambda: store.delete_version("spam", 1),
             lambda: store.delete_task("spam"),
@@ -192,6 +194,10 @@ class TestLookups:
                 call()
             assert isinstance(caught.value, NotFound)
         assert store.head_sequence() == head
+
+    def test_nobody_measured_what_was_uploaded(self, store: Store) -> None:
+        add(store)
+        assert store.evaluation("spam", 1) is None
 
     def test_versions_are_listed_in_order(self, store: Store) -> None:
         records = [add(store, artefact=b"%d" % n) for n in range(12)]

@@ -1,7 +1,9 @@
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,15 +11,21 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
 
+from service.jobs.spec import JobSpec
+from service.jobs.sql import open_ledger
+from service.jobs.tables import JobRow
 from service.store import open_store
 from service.store.errors import SchemaTooNew
 from service.store.migrate import upgrade
-from service.store.models import Base
 from service.store.open import DATABASE_NAME
 from service.store.sqlite import SqliteStore
-from tests.service.store.samples import add
+from tests.service.store.samples import MANIFEST, add, digest_of
 
-ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+
+METADATA = JobRow.metadata
+"""All tables of the database: those of the store, and those of the jobs beside them."""
 
 
 @pytest.fixture
@@ -47,7 +55,7 @@ def test_builds_the_columns_of_the_models(empty: SqliteStore) -> None:
     empty.migrate()
     with empty.reading() as session:
         context = MigrationContext.configure(session.connection(), opts={"compare_type": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, METADATA) == []
 
 
 def test_builds_the_constraints_of_the_models(empty: SqliteStore, tmp_path: Path) -> None:
@@ -56,9 +64,9 @@ def test_builds_the_constraints_of_the_models(empty: SqliteStore, tmp_path: Path
     with empty.reading() as session:
         migrated = schema(session.connection())
     with closing(SqliteStore(tmp_path / "models.sqlite")) as other, other.writing() as session:
-        Base.metadata.create_all(session.connection())
+        METADATA.create_all(session.connection())
         assert migrated == schema(session.connection())
-    assert set(migrated) == set(Base.metadata.tables)
+    assert set(migrated) == set(METADATA.tables)
 
 
 def test_reopening_changes_nothing(tmp_path: Path) -> None:
@@ -82,6 +90,63 @@ def test_refuses_a_newer_database(empty: SqliteStore) -> None:
     with empty.reading() as session:
         assert session.scalar(text("SELECT version_num FROM alembic_version")) == "9999"
         assert session.scalar(text("SELECT count(*) FROM versions")) == 1
+
+
+class TestFirstRelease:
+    """A database that was written by the first revision, with data in it."""
+
+    @pytest.fixture
+    def written(self, tmp_path: Path) -> Path:
+        path = tmp_path / DATABASE_NAME
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript((HERE / "written_by_0001.sql").read_text())
+        return path
+
+    def test_is_brought_to_the_models(self, written: Path, empty: SqliteStore) -> None:
+        empty.migrate()
+        with empty.reading() as session:
+            context = MigrationContext.configure(session.connection(), opts={"compare_type": True})
+            assert compare_metadata(context, METADATA) == []
+            assert session.scalar(text("PRAGMA integrity_check")) == "ok"
+            assert session.execute(text("PRAGMA foreign_key_check")).all() == []
+
+    def test_keeps_its_data(self, written: Path) -> None:
+        with closing(open_store(written.parent)) as store:
+            first, second = store.list_versions("spam")
+            assert (first.version, first.digest) == (1, digest_of(b"one"))
+            assert first.manifest == MANIFEST
+            assert first.created_at == datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
+            assert [record.source for record in (first, second)] == ["upload", "zoo"]
+            contents = {(v.task, v.version): content for v, content in store.iter_artefacts()}
+            assert contents == {("spam", 1): b"one", ("spam", 2): b"two", ("news", 1): b"one"}
+            assert store.get_alias("spam", "prod").revision == 5
+            assert store.head_sequence() == 6
+            assert store.marked("zoo") == "loaded"
+            assert add(store, artefact=b"four").version == 4
+
+    def test_its_versions_are_not_held_and_of_no_job(self, written: Path) -> None:
+        with closing(open_store(written.parent)) as store:
+            for record, _ in store.iter_artefacts():
+                assert (record.held, record.job, record.damaged) == (False, None, ())
+                assert store.evaluation(record.task, record.version) is None
+
+    def test_takes_jobs(self, written: Path) -> None:
+        with closing(open_store(written.parent)) as store:
+            ledger = open_ledger(store)
+            job, _ = ledger.open(JobSpec(task="spam"))
+            assert ledger.get(job.id) == job
+
+    def test_still_written_by_a_server_that_has_not_been_restarted(self, written: Path) -> None:
+        with closing(open_store(written.parent)) as store:
+            with closing(sqlite3.connect(written)) as old, old:
+                old.execute(
+                    "INSERT INTO versions (task, version, digest, manifest, size, created_at,"
+                    " source) SELECT task, 9, hex(randomblob(32)), manifest, size, created_at,"
+                    " source FROM versions WHERE task = 'news'"
+                )
+                old.execute("UPDATE tasks SET last_version = 9 WHERE name = 'news'")
+            record = store.get_version("news", 9)
+            assert (record.held, record.job) == (False, None)
 
 
 def test_interrupted_migration_leaves_nothing(empty: SqliteStore) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import QueuePool, event, text
 
+from service.store.additions import evaluate
 from service.store.errors import DamagedRecord, StoreUnavailable
 from service.store.models import EPOCH
 from service.store.open import DATABASE_NAME, open_store
@@ -110,6 +111,14 @@ class TestTransactions:
         with store.reading() as session:
             assert session.scalar(text("SELECT count(*) FROM artefacts")) == 0
 
+    def test_evaluations_go_with_their_version(self, store: SqliteStore) -> None:
+        record = add(store)
+        with store.writing() as session:
+            evaluate(session, record, {"accuracy": 0.5})
+        store.delete_task("spam")
+        with store.reading() as session:
+            assert session.scalar(text("SELECT count(*) FROM evaluations")) == 0
+
     def test_streaming_needs_no_sort(self, store: SqliteStore) -> None:
         """A sort would put every artefact into a temporary table before the first is seen."""
         statements: list[str] = []
@@ -181,6 +190,9 @@ class TestTrouble:
             ("created_at", "7", EPOCH),
             ("size", "'no number'", 0),
             ("source", "'no source'", "upload"),
+            ("held", "'perhaps'", False),
+            ("held", "7", False),
+            ("job", "X'FF00'", None),
         ],
     )
     def test_a_row_that_cannot_be_read(
@@ -207,6 +219,17 @@ class TestTrouble:
             assert (caught.value.task, caught.value.version) == ("b", 1)
         assert store.delete_version("b", 1).versions == (1,)
         assert add(store, "b").version == 2
+
+    @pytest.mark.parametrize("value", ["'no JSON'", "'[]'", "X'FF'"])
+    def test_an_evaluation_that_cannot_be_read(self, store: SqliteStore, value: str) -> None:
+        record = add(store)
+        with store.writing() as session:
+            evaluate(session, record, {"accuracy": 0.5})
+        with store.writing() as session:
+            session.execute(text(f"UPDATE evaluations SET report = {value}"))
+        with pytest.raises(DamagedRecord, match="evaluation"):
+            store.evaluation("spam", 1)
+        assert store.get_version("spam", 1) == record
 
     def test_text_that_is_no_utf8_is_escaped(self, store: SqliteStore) -> None:
         store.mark("key", "value")

@@ -21,6 +21,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "list_versions": lambda store: store.list_versions("spam"),
     "list_tasks": lambda store: store.list_tasks(),
     "artefact": lambda store: store.artefact("spam", 1),
+    "evaluation": lambda store: store.evaluation("spam", 1),
     "iter_artefacts": lambda store: list(store.iter_artefacts()),
     "delete_version": lambda store: store.delete_version("spam", 1),
     "delete_task": lambda store: store.delete_task("spam"),
@@ -133,7 +134,15 @@ class TestEveryMethod:
 
     def test_tables_gone(self, store: SqliteStore, name: str) -> None:
         with store.writing() as session:
-            for table in ("aliases", "artefacts", "versions", "tasks", "changes", "marks"):
+            for table in (
+                "aliases",
+                "evaluations",
+                "artefacts",
+                "versions",
+                "tasks",
+                "changes",
+                "marks",
+            ):
                 session.execute(text(f"DROP TABLE {table}"))
         with pytest.raises(StoreUnavailable, match="no such table"):
             CALLS[name](store)

@@ -3,8 +3,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from service.registry.registry import Registry
+from tests.service.registry.samples import JOB, put_trained
 from tests.support.edge import a_problem, an_artefact
 
 RAW = {"content-type": "application/octet-stream"}
@@ -35,7 +38,11 @@ def test_an_upload_is_described_and_served(fresh: TestClient) -> None:
     assert response.headers["location"] == "/v1/capsules/new/versions/1"
     assert response.headers["etag"] == f'"{digest}"'
     body = response.json()
-    assert set(body) == {"task", "version", "digest", "created_at", "bytes", "manifest"}
+    assert set(body) == {
+        *("task", "version", "digest", "created_at", "bytes", "manifest"),
+        *("source", "held", "job"),
+    }
+    assert (body["source"], body["held"], body["job"]) == ("upload", False, None)
     assert (body["task"], body["version"], body["digest"]) == ("new", 1, digest)
     assert body["bytes"] == len(data)
     assert body["manifest"]["task"] == "new"
@@ -184,6 +191,87 @@ def test_a_version_is_described_with_its_manifest(client: TestClient) -> None:
     body = response.json()
     assert body["manifest"]["labels"] == ["no", "yes"]
     assert response.headers["etag"] == f'"{body["digest"]}"'
+    told = (body["source"], body["held"], body["job"], body["evaluation"])
+    assert told == ("upload", False, None, None)
+
+
+# --- held versions ----------------------------------------------------------------------------
+
+
+EVALUATION = {"split": "test", "accuracy": 0.75, "labels": ["no", "yes"], "confusion": [[3, 1]]}
+
+
+def train(client: TestClient, data: bytes, task: str = "trec", version: int = 2) -> None:
+    """Register a held version, as a training worker does."""
+    app = client.app
+    assert isinstance(app, FastAPI)
+    assert client.portal is not None
+    registry: Registry = app.state.live.warm.registry
+    put_trained(registry.store, data, task, held=True, evaluation=EVALUATION)
+    client.portal.call(registry.refresh, task, version)
+
+
+def test_a_held_version_is_described_and_passed_over(fresh: TestClient) -> None:
+    train(fresh, an_artefact("trec", seed=1))
+    task = fresh.get("/v1/capsules/trec").json()
+    assert task["version"] == 1
+    assert [version["held"] for version in task["versions"]] == [False, True]
+    body = fresh.get("/v1/capsules/trec/versions/2").json()
+    assert (body["source"], body["held"], body["job"]) == ("training", True, JOB)
+    assert body["evaluation"] == EVALUATION
+    reply = fresh.post("/v1/classify", json={"task": "trec", "text": "a"}).json()
+    assert reply["data"][0]["version"] == 1
+    reply = fresh.post("/v1/classify", json={"task": "trec@2", "text": "a"}).json()
+    assert reply["data"][0]["version"] == 2
+
+
+def test_a_task_whose_versions_are_all_held_serves_none_until_prod_is_set(
+    fresh: TestClient,
+) -> None:
+    train(fresh, an_artefact("new"), "new", 1)
+    question = {"task": "new", "text": "a"}
+    problem = a_problem(fresh.post("/v1/classify", json=question), 409, "no_served_version")
+    assert problem["errors"][0]["field"] == "task"
+    assert "'new@1'" in problem["detail"]
+    assert "PUT /v1/capsules/new/aliases/prod" in problem["detail"]
+    mixed = {"inputs": [question, {"task": "trec", "text": "a"}]}
+    first, second = fresh.post("/v1/classify", json=mixed).json()["data"]
+    assert (first["error"]["code"], second["error"]) == ("no_served_version", None)
+    assert fresh.get("/v1/capsules/new").json()["version"] is None
+    (listed,) = [t for t in fresh.get("/v1/capsules").json()["data"] if t["task"] == "new"]
+    assert (listed["version"], listed["servable"], listed["versions"]) == (None, False, 1)
+    assert "new" not in [model["id"] for model in fresh.get("/v1/models").json()["data"]]
+
+    assert set_alias(fresh, 1, task="new").status_code == 201
+    assert fresh.post("/v1/classify", json=question).json()["data"][0]["version"] == 1
+    assert "new" in [model["id"] for model in fresh.get("/v1/models").json()["data"]]
+    assert fresh.get("/v1/capsules/new/versions/1").json()["held"] is True
+    assert fresh.delete("/v1/capsules/new/aliases/prod").status_code == 200
+    a_problem(fresh.post("/v1/classify", json=question), 409, "no_served_version")
+
+
+def test_an_upload_of_what_is_held_says_so_and_changes_nothing(fresh: TestClient) -> None:
+    data = an_artefact("trec", seed=1)
+    train(fresh, data)
+    response = upload(fresh, data)
+    assert (response.status_code, response.json()["held"]) == (200, True)
+    reply = fresh.post("/v1/classify", json={"task": "trec", "text": "a"}).json()
+    assert reply["data"][0]["version"] == 1
+
+
+def test_deleting_the_served_version_leaves_the_newest_that_is_not_held(
+    fresh: TestClient,
+) -> None:
+    train(fresh, an_artefact("trec", seed=1))
+    upload(fresh, an_artefact("trec", seed=2))
+    assert fresh.get("/v1/capsules/trec").json()["version"] == 3
+    fresh.delete("/v1/capsules/trec/versions/3")
+    assert fresh.get("/v1/capsules/trec").json()["version"] == 1
+    fresh.delete("/v1/capsules/trec/versions/1")
+    assert fresh.get("/v1/capsules/trec").json()["version"] is None
+
+
+# --- names ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

@@ -10,10 +10,13 @@ from service.registry.registry import Registry
 
 
 class Tasks:
-    """A registry of tasks: those that vanish are listed but gone, `foreign` cannot be served."""
+    """A registry of tasks: those that vanish are listed but gone, `foreign` cannot be served, and
+    all versions of `held` are.
+    """
 
-    def __init__(self, *names: str, vanished: str = "", foreign: str = "") -> None:
+    def __init__(self, *names: str, vanished: str = "", foreign: str = "", held: str = "") -> None:
         self.names = names
+        self.held = held
         self.vanished = vanished
         self.foreign = foreign
 
@@ -35,7 +38,8 @@ class Tasks:
             )
             for number in (1, 2)
         ]
-        return SimpleNamespace(summary=SimpleNamespace(default_version=2), versions=versions)
+        default = None if task == self.held else 2
+        return SimpleNamespace(summary=SimpleNamespace(default_version=default), versions=versions)
 
 
 async def test_all_pages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,5 +52,5 @@ async def test_all_pages_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_what_cannot_be_called_is_left_out() -> None:
-    tasks = Tasks("a", "b", "c", vanished="a", foreign="b")
+    tasks = Tasks("a", "b", "c", "d", vanished="a", foreign="b", held="d")
     assert [model.id for model in await list_models(cast(Registry, tasks))] == ["c"]

@@ -1,0 +1,371 @@
+"""Receives a submission: a form with files, or JSON with the rows in it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import PurePosixPath
+from typing import Any, cast, get_args
+
+from fastapi import Request
+from starlette.types import Scope
+
+from capsules.data.reader import DataFormat, format_of
+from capsules.errors import DataError, DataFault
+from service.api.jobs.form import FormReader, Part
+from service.api.jobs.schemas import EXAMPLES, JobRequest, Row, TrainingSpec
+from service.body import SMALL_BYTES, JsonBody
+from service.desk.desk import Desk
+from service.desk.submission import Submission
+from service.errors import BadRequest, PayloadTooLarge, Unprocessable, UnsupportedMediaType
+from service.jobs.intake.records import INLINE, RowFile
+from service.jobs.intake.spool import Spool
+from service.jobs.records import Split
+from service.jobs.spec import JobSpec
+from service.problems import Fault, InvalidRequest
+from service.settings import Settings
+
+FORM = "multipart/form-data"
+JSON = "application/json"
+SPEC = "spec"
+SPLITS: tuple[Split, ...] = get_args(Split)
+PARTS = (SPEC, *SPLITS)
+
+FRAMING_BYTES = 64 * 1024
+"""What a form may add to what is in it."""
+
+FLUSH_BYTES = 1024 * 1024
+"""What is collected of a file before it is written to disk."""
+
+MAX_NAME = 255
+MAX_SPEC_VALUES = 65_536
+"""More JSON values than the most labels with a word each."""
+
+MAX_VALUES = 250_000
+"""JSON values of a request with rows in it: some 80,000 rows."""
+
+MEDIA_TYPES = {
+    "application/jsonl": DataFormat.JSONL,
+    "application/json-lines": DataFormat.JSONL,
+    "application/jsonlines": DataFormat.JSONL,
+    "application/x-jsonlines": DataFormat.JSONL,
+    "application/x-ndjson": DataFormat.JSONL,
+    "application/ndjson": DataFormat.JSONL,
+    "text/csv": DataFormat.CSV,
+    "text/tab-separated-values": DataFormat.TSV,
+}
+
+BINARY = {"type": "string", "format": "binary"}
+DOCUMENTATION: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "A form with the options as JSON in `spec` and the rows as files: JSON "
+        "lines, CSV or TSV, told by the file's name or else its content type, each plain or "
+        "gzipped. Or JSON with the options and the rows.",
+        "content": {
+            FORM: {
+                "schema": {
+                    "type": "object",
+                    "required": [SPEC, "train"],
+                    "properties": {
+                        SPEC: {"$ref": "#/components/schemas/TrainingSpec"},
+                        **dict.fromkeys(SPLITS, BINARY),
+                    },
+                },
+                "encoding": {SPEC: {"contentType": JSON}},
+            },
+            JSON: {
+                "schema": {"$ref": "#/components/schemas/JobRequest"},
+                "examples": EXAMPLES,
+            },
+        },
+    }
+}
+
+
+class WholeText(JsonBody[Any]):
+    """A body whose every string is well-formed Unicode."""
+
+    def decode_surrogates(self, body: bytes, reason: str) -> Any:
+        """Refuse a body with half a surrogate pair.
+
+        Raises:
+            InvalidRequest: always.
+        """
+        fault = "The JSON holds half a surrogate pair; send well-formed Unicode"
+        raise InvalidRequest([Fault(None, fault, "invalid_text")])
+
+
+SPEC_BODY: JsonBody[TrainingSpec] = WholeText(TrainingSpec)
+REQUEST_BODY: JsonBody[JobRequest] = WholeText(JobRequest)
+
+
+def body_limit(settings: Settings, scope: Scope) -> int:
+    """The most bytes of a submission: a form may hold files, JSON is held in memory."""
+    if media_type_of(dict(scope["headers"]).get(b"content-type", b"").decode("latin-1")) == FORM:
+        files = len(SPLITS) * settings.max_dataset_bytes
+        return files + settings.max_body_bytes + FRAMING_BYTES
+    return settings.max_body_bytes
+
+
+@asynccontextmanager
+async def submitted(
+    request: Request, desk: Desk, key: str | None, max_spec_bytes: int
+) -> AsyncIterator[Submission]:
+    """Receive a submission; its files are there for as long as the context is.
+
+    Args:
+        request: with the body.
+        desk: receives the files.
+        key: the client's idempotency key.
+        max_spec_bytes: of the options in a form.
+
+    Raises:
+        UnsupportedMediaType: the body is neither a form nor JSON.
+        BadRequest: it cannot be read.
+        InvalidRequest: it lacks something, or has something that is not known.
+        ServiceError: it is too large, or cannot be kept.
+        ClientDisconnect: the client went away before its end.
+    """
+    content_type = request.headers.get("content-type", "")
+    with ExitStack() as files:
+        receiver = Receiver(desk, files, max_spec_bytes)
+        match media_type_of(content_type):
+            case "multipart/form-data":
+                spec = await receiver.read_form(request, FormReader(content_type))
+            case "application/json":
+                spec = await receiver.read_rows(request)
+            case other:
+                raise UnsupportedMediaType(
+                    f"The body has the content type {other!r}; send a form ({FORM}) with the parts "
+                    f"{SPEC} and train, or JSON ({JSON}) with the rows in it.",
+                    code="unsupported_media_type",
+                    field="Content-Type",
+                )
+        yield Submission(spec, receiver.files, key)
+
+
+class Receiver:
+    """Takes one submission apart.
+
+    Attributes:
+        files: the files of rows that are whole.
+    """
+
+    def __init__(self, desk: Desk, opened: ExitStack, max_spec_bytes: int) -> None:
+        """Begin.
+
+        Args:
+            desk: receives the files.
+            opened: closes them.
+            max_spec_bytes: of the options in a form.
+        """
+        self.desk = desk
+        self.opened = opened
+        self.max_spec_bytes = max_spec_bytes
+        self.files: dict[Split, RowFile] = {}
+
+    # --- a form -------------------------------------------------------------------------------
+
+    async def read_form(self, request: Request, form: FormReader) -> JobSpec:
+        """Read a form, part by part, and each fault as soon as it is there."""
+        spec: JobSpec | None = None
+        seen: set[str] = set()
+        sink: SpecSink | FileSink | None = None
+        async for data in request.stream():
+            for piece in form.feed(data):
+                if isinstance(piece, Part):
+                    check_part(piece, seen)
+                    seen.add(piece.name)
+                    sink = await self.sink_for(piece)
+                    continue
+                assert sink is not None, "what a part holds follows its head"
+                if isinstance(piece, bytes):
+                    await sink.take(piece)
+                elif isinstance(sink, SpecSink):
+                    spec = await sink.spec()
+                else:
+                    self.files[sink.split] = await sink.rows()
+        form.finish()
+        if spec is None:
+            raise missing(SPEC, "The options are required, as JSON; at least the name of the task")
+        if "train" not in self.files:
+            raise missing("train", "A file of rows to learn from is required")
+        return spec
+
+    async def sink_for(self, part: Part) -> "SpecSink | FileSink":
+        """What takes the content of a part."""
+        if part.name == SPEC:
+            return SpecSink(self.max_spec_bytes)
+        split = cast(Split, part.name)
+        data_format = format_for(split, part)
+        return FileSink(self.desk, split, part, data_format, await self.spool(split))
+
+    async def spool(self, split: Split) -> Spool:
+        """A file to receive rows in."""
+        spool = await self.desk.spool(split)
+        self.opened.callback(spool.close)
+        return spool
+
+    # --- JSON ---------------------------------------------------------------------------------
+
+    async def read_rows(self, request: Request) -> JobSpec:
+        """Read JSON with rows in it, and keep these as files like any others."""
+        body = await REQUEST_BODY.read(request, MAX_VALUES)
+        for split in SPLITS:
+            rows: Sequence[Row] | None = getattr(body, split)
+            if rows is not None:
+                spool = await self.spool(split)
+                await self.desk.spooling.run(None, write_rows, spool, rows)
+                self.files[split] = spool.rows(INLINE, DataFormat.JSONL)
+        return plain(body)
+
+
+class SpecSink:
+    """Takes the options."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.data = bytearray()
+
+    async def take(self, data: bytes) -> None:
+        """Take some more.
+
+        Raises:
+            PayloadTooLarge: there is too much.
+        """
+        self.data += data
+        if len(self.data) > self.limit:
+            raise PayloadTooLarge(
+                f"{SPEC} is larger than {self.limit} bytes (CAPSULE_MAX_BODY_BYTES); leave out what "
+                "is no option.",
+                code="body_too_large",
+                field=SPEC,
+            )
+
+    async def spec(self) -> JobSpec:
+        """The options, once they are whole.
+
+        Raises:
+            BadRequest: they are not JSON.
+            InvalidRequest: they are not valid.
+        """
+        data = bytes(self.data)
+        try:
+            if len(data) <= SMALL_BYTES:
+                return plain(SPEC_BODY.decode(data, MAX_SPEC_VALUES))
+            return plain(await asyncio.to_thread(SPEC_BODY.decode, data, MAX_SPEC_VALUES))
+        except BadRequest as error:
+            reason = error.detail.removeprefix("The body")
+            raise BadRequest(f"{SPEC}{reason}", code=error.code, field=SPEC) from error
+
+
+class FileSink:
+    """Takes a file of rows, and writes it to disk by the megabyte."""
+
+    def __init__(
+        self, desk: Desk, split: Split, part: Part, data_format: DataFormat, spool: Spool
+    ) -> None:
+        self.desk = desk
+        self.split = split
+        self.name = plain_name(part.filename or split)
+        self.format = data_format
+        self.spool = spool
+        self.data = bytearray()
+
+    async def take(self, data: bytes) -> None:
+        """Take some more.
+
+        Raises:
+            PayloadTooLarge: the file is too large.
+            Unavailable: it cannot be kept.
+        """
+        self.data += data
+        if len(self.data) >= FLUSH_BYTES:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what was collected."""
+        data, self.data = bytes(self.data), bytearray()
+        await self.desk.spooling.run(None, self.spool.write, data)
+
+    async def rows(self) -> RowFile:
+        """The file, once it is whole."""
+        await self.flush()
+        return self.spool.rows(self.name, self.format)
+
+
+def check_part(part: Part, seen: set[str]) -> None:
+    """Refuse a part that there is not, or that came before.
+
+    Raises:
+        InvalidRequest: it is one.
+    """
+    if part.name not in PARTS:
+        fault = f"There is no such part; there are {', '.join(PARTS)}"
+        raise InvalidRequest([Fault(part.name, fault, "unknown_field")])
+    if part.name in seen:
+        fault = "The form has this part more than once; send all of it as one"
+        raise InvalidRequest([Fault(part.name, fault, "repeated_field")])
+
+
+def format_for(split: Split, part: Part) -> DataFormat:
+    """The format of a file, by its name or else its content type.
+
+    Raises:
+        Unprocessable: neither tells it.
+    """
+    try:
+        return format_of(part.filename or "")
+    except DataError as error:
+        found = MEDIA_TYPES.get(part.media_type)
+        if found is not None:
+            return found
+        called = f"named {shown(part.filename)}" if part.filename else "without a file name"
+        raise Unprocessable(
+            f"{split} is {called}, which does not tell its format; name it .jsonl, .ndjson, .csv "
+            "or .tsv, with or without .gz, or send it as application/x-ndjson, text/csv or "
+            "text/tab-separated-values.",
+            code=DataFault.UNSUPPORTED_FORMAT.value,
+            field=split,
+        ) from error
+
+
+def write_rows(spool: Spool, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rows as JSON lines, row by row as they came."""
+    lines: list[bytes] = []
+    size = 0
+    for row in rows:
+        line = json.dumps(row).encode() + b"\n"
+        lines.append(line)
+        size += len(line)
+        if size >= FLUSH_BYTES:
+            spool.write(b"".join(lines))
+            lines, size = [], 0
+    spool.write(b"".join(lines))
+
+
+def plain(spec: TrainingSpec) -> JobSpec:
+    """The options alone."""
+    return JobSpec.model_validate(spec.model_dump(include=set(JobSpec.model_fields)))
+
+
+def plain_name(name: str) -> str:
+    """A file's name, without the folders that some clients send along."""
+    return PurePosixPath(name.replace("\\", "/")).name[:MAX_NAME]
+
+
+def shown(name: str) -> str:
+    """A file's name for a message."""
+    return repr(name[:MAX_NAME])
+
+
+def missing(field: str, message: str) -> InvalidRequest:
+    """The error for a part that is not there."""
+    return InvalidRequest([Fault(field, message, "missing_field")])
+
+
+def media_type_of(content_type: str) -> str:
+    """A content type without its parameters; those of JSON's kin are JSON."""
+    media_type = content_type.partition(";")[0].strip().lower()
+    return JSON if media_type.endswith("+json") else media_type

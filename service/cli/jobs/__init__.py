@@ -1,0 +1,1 @@
+"""`capsule jobs`: training jobs of a server."""

@@ -1,0 +1,1 @@
+"""Checks the rows of a submission, in this process or in one of their own."""

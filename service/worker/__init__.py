@@ -1,0 +1,1 @@
+"""Trains what the ledger has queued, in a process of its own."""

@@ -1,0 +1,62 @@
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from service.desk.desk import Desk
+from service.jobs.sql import SqlLedger
+from service.store.open import DATABASE_NAME
+from service.store.sqlite import SqliteStore
+from tests.service.jobs.samples import Clock
+from tests.support.rehearsals import FakeRehearsal
+from tests.support.row_files import LIMIT
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with nothing in it, as building one takes a while."""
+    path = tmp_path_factory.mktemp("desk") / DATABASE_NAME
+    with closing(SqliteStore(path)) as store:
+        store.migrate()
+    return path
+
+
+@pytest.fixture
+def ledger(empty: Path, tmp_path: Path, clock: Clock) -> Iterator[SqlLedger]:
+    shutil.copy(empty, tmp_path)
+    with closing(SqliteStore(tmp_path / DATABASE_NAME, clock, patience_s=0.2)) as store:
+        # No power is lost in a test.
+        event.listen(
+            store.engine,
+            "connect",
+            lambda connection, _entry: connection.execute("PRAGMA synchronous = OFF"),
+        )
+        yield SqlLedger(store)
+
+
+@pytest.fixture
+def rehearsal() -> FakeRehearsal:
+    return FakeRehearsal()
+
+
+@pytest.fixture
+def desk(ledger: SqlLedger, rehearsal: FakeRehearsal, tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(
+        ledger,
+        rehearsal,
+        folder=tmp_path,
+        max_bytes=LIMIT,
+        max_rows=1000,
+        max_streams=2,
+        check_wait_s=0.05,
+    )
+    with closing(desk):
+        yield desk
