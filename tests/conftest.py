@@ -1,14 +1,21 @@
-"""What every test has: one thread for tensors, and the embedded backbone, loaded once."""
+"""What every test has: one thread for tensors, and little for the garbage collector to look at.
+
+Imports no more than that takes, as the process that only hands out the tests reads it too.
+"""
 
 import gc
 import os
 from collections.abc import Generator
 
 import pytest
-import torch
 
-from capsules.backbones.base import LoadedBackbone
-from capsules.backbones.load import load
+
+def pytest_configure() -> None:
+    """On tiny tensors more threads only wait for each other; on a busy machine, twenty times over.
+
+    Torch reads this when it is imported, here and in the processes that tests start.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -21,17 +28,3 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """On tiny tensors more threads only wait for each other; on a busy machine, twenty times over."""
-    torch.set_num_threads(1)
-    # Processes that tests start are told by their environment.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-
-@pytest.fixture(scope="session")
-def embedded() -> LoadedBackbone:
-    """On the CPU in float32, as its capsules were trained."""
-    return load("embedded", device="cpu", dtype="float32")

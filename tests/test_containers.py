@@ -18,10 +18,13 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from service.settings import unknown_variables
+
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = json.loads((ROOT / "tests/support/compose_spec.json").read_text())
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
+SERVERS = ("capsule-server", "capsule-server-gpu")
 
 
 def instructions(keyword: str) -> list[str]:
@@ -58,15 +61,35 @@ def test_service_keeps_its_data_in_a_named_volume(name):
     assert [target] == instructions("VOLUME")
 
 
-def test_services_share_neither_port_nor_volume():
+def test_servers_share_neither_port_nor_volume():
     for key in ("ports", "volumes"):
-        values = [value for service in SERVICES.values() for value in service[key]]
+        values = [value for name in SERVERS for value in SERVICES[name][key]]
         assert len(values) == len(set(values))
+
+
+def test_the_worker_trains_for_the_server_on_the_cpu_which_leaves_it_to_do_so():
+    server, worker = SERVICES["capsule-server"], SERVICES["capsule-worker"]
+    assert server["environment"]["CAPSULE_TRAIN"] == "false"
+    assert "CAPSULE_TRAIN" not in SERVICES["capsule-server-gpu"]["environment"]
+    assert worker["command"] == ["worker"]
+    assert worker["volumes"] == server["volumes"]
+    assert worker["image"] == server["image"]
+    for setting in ("CAPSULE_BACKBONE", "CAPSULE_DEVICE"):
+        assert worker["environment"][setting] == server["environment"][setting]
+    # The image's health check asks for what only a server has.
+    assert worker["healthcheck"] == {"disable": True}
+    assert "ports" not in worker
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_are_set_up_by_settings_that_there_are(name):
+    assert unknown_variables(SERVICES[name]["environment"]) == []
 
 
 def test_only_the_gpu_service_waits_for_its_profile():
     assert {name: service.get("profiles") for name, service in SERVICES.items()} == {
         "capsule-server": None,
+        "capsule-worker": None,
         "capsule-server-gpu": ["gpu"],
     }
     (device,) = SERVICES["capsule-server-gpu"]["deploy"]["resources"]["reservations"]["devices"]
@@ -75,8 +98,8 @@ def test_only_the_gpu_service_waits_for_its_profile():
 
 def test_build_arguments_are_the_dockerfile_s():
     declared = {argument.partition("=")[0] for argument in instructions("ARG")}
-    for service in SERVICES.values():
-        assert set(service["build"]["args"]) <= declared
+    for name in SERVERS:
+        assert set(SERVICES[name]["build"]["args"]) <= declared
 
 
 def test_the_image_is_built_with_whatever_torch_there_is_unless_told_otherwise():

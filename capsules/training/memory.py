@@ -4,11 +4,16 @@ from collections.abc import Callable
 
 import torch
 
+# What a lack of memory is called on a CPU: by torch's allocator, by oneDNN, which it has compute,
+# and by C++.
+WORDS = ("can't allocate memory", "could not create a primitive", "std::bad_alloc")
+
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether a device or the machine had no memory left for a tensor."""
     # On a CPU torch raises a plain RuntimeError, which only its words tell apart.
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    said = str(error)
+    return isinstance(error, torch.OutOfMemoryError) or any(words in said for words in WORDS)
 
 
 def largest_that_fits(attempt: Callable[[int], object], too_many: int) -> int:

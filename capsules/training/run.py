@@ -335,8 +335,8 @@ class Run:
                 logits = self.scores(self.validation_rows)
             expected = self.validation_targets.to(self.device)
             loss = functional.cross_entropy(logits, expected)
-            right = (logits.argmax(dim=1) == expected).float().mean()
-        return right.item(), loss.item()
+            right = int((logits.argmax(dim=1) == expected).sum())
+        return right / len(expected), loss.item()
 
     def predict(self, dataset: Dataset) -> list[str]:
         """The labels that the best epoch's tensors give to rows."""

@@ -26,6 +26,12 @@ DataDir = Annotated[
     str | None,
     setting("data_dir", "Folder of the database; made where it is missing.", metavar="DIR"),
 ]
+Backbone = Annotated[
+    str | None, setting("backbone", "The frozen backbone: `embedded`, a local folder or a hub id.")
+]
+Device = Annotated[
+    str | None, setting("device", "Where it runs: `auto`, `cpu`, `cuda` or `cuda:N`.")
+]
 TrainThreads = Annotated[
     str | None,
     setting(
@@ -36,7 +42,7 @@ TrainMemory = Annotated[
     str | None,
     setting(
         "train_memory",
-        "Most memory that a worker may allocate, such as 4GiB; by default all there is.",
+        "Most memory that a worker may allocate; by default whatever the machine has.",
         metavar="SIZE",
     ),
 ]
@@ -102,13 +108,8 @@ def serve(
         str | None, setting("port", "Port to listen on; 0 takes a free one.", metavar="PORT")
     ] = None,
     data_dir: DataDir = None,
-    backbone: Annotated[
-        str | None,
-        setting("backbone", "The frozen backbone: `embedded`, a local folder or a hub id."),
-    ] = None,
-    device: Annotated[
-        str | None, setting("device", "Where it runs: `auto`, `cpu`, `cuda` or `cuda:N`.")
-    ] = None,
+    backbone: Backbone = None,
+    device: Device = None,
     dtype: Annotated[
         str | None,
         setting("dtype", "Its number format; `auto` is bfloat16 on CUDA and float32 on a CPU."),
@@ -186,15 +187,8 @@ def serve(
 )
 def worker(
     data_dir: DataDir = None,
-    backbone: Annotated[
-        str | None,
-        setting(
-            "backbone", "The backbone to train on, the server's: `embedded`, a folder or an id."
-        ),
-    ] = None,
-    device: Annotated[
-        str | None, setting("device", "Where it runs: `auto`, `cpu`, `cuda` or `cuda:N`.")
-    ] = None,
+    backbone: Backbone = None,
+    device: Device = None,
     train_threads: TrainThreads = None,
     train_concurrency: Annotated[
         str | None,
@@ -217,7 +211,8 @@ def worker(
         str | None,
         setting(
             "train_database",
-            "Where workers keep the steps of their jobs; by default a file in the data folder.",
+            "Where workers keep the steps of their jobs: an URL `postgresql://...` or "
+            "`sqlite:///...`; by default a file in the data folder.",
             metavar="URL",
         ),
     ] = None,

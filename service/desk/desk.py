@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from capsules.artefact.manifest import MAX_LABELS
 from capsules.errors import ArtefactError, CapsuleError
 from capsules.template import Template
-from service.desk.ports import Rehearsal
+from service.desk.ports import Rehearsal, Shelf
 from service.desk.refusals import refusal, rehearsal_failed
 from service.desk.submission import Submission
 from service.errors import ServiceError, Unavailable, from_capsule_error
@@ -72,6 +72,7 @@ class Desk:
         self,
         ledger: Ledger,
         rehearsal: Rehearsal,
+        shelf: Shelf,
         *,
         folder: Path,
         max_bytes: int,
@@ -84,6 +85,7 @@ class Desk:
         Args:
             ledger: keeps the jobs.
             rehearsal: refuses what the loaded backbone could not serve.
+            shelf: has the versions that jobs came to.
             folder: on whose disk rows are received.
             max_bytes: most bytes of a file of rows, also once it is unpacked.
             max_rows: most rows of a file.
@@ -92,6 +94,7 @@ class Desk:
         """
         self.ledger = ledger
         self.rehearsal = rehearsal
+        self.shelf = shelf
         self.folder = folder
         self.max_bytes = max_bytes
         self.max_rows = max_rows
@@ -117,6 +120,18 @@ class Desk:
             ServiceError: what the method raises, or the failure of the database.
         """
         return await stored(self.reading, until(PATIENCE_S), call, *args, **kwargs)
+
+    async def get(self, job: str) -> Job:
+        """A job; nobody is told of a version of it that this server does not have yet.
+
+        Raises:
+            NotFound: `job_not_found`.
+            ServiceError: the failure of the database.
+        """
+        found = await self.ask(self.ledger.get, job)
+        if found.result is not None:
+            await self.shelf.refresh(found.result.task, found.result.version)
+        return found
 
     async def change(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a method of the ledger that writes.
@@ -154,7 +169,12 @@ class Desk:
         Raises:
             Unavailable: `disk_full`.
         """
-        return await self.spooling.run(None, Spool, field, self.folder, self.max_bytes)
+        making = self.spooling.run(None, Spool, field, self.folder, self.max_bytes)
+        return await finish(making, undo=Spool.close)
+
+    async def release(self, spool: Spool) -> None:
+        """Give the space of a file back, which may take a while if it is large."""
+        await finish(self.spooling.run(None, spool.close))
 
     async def submit(self, submission: Submission) -> tuple[Job, bool]:
         """Take in a job.

@@ -17,7 +17,10 @@ from service.errors import NotFound, Unavailable
 from service.jobs.records import Event, Job, Progress
 
 TICK_S = 1.0
-"""Between two looks at a job; so progress is told once a second at most."""
+"""Between two looks at a running job; so progress is told once a second at most."""
+
+WAITING_S = 2.0
+"""Between two looks at any other: each costs a few milliseconds of the server's."""
 
 STEP_S = 0.2
 """Within which a stream ends once it is not wanted any more."""
@@ -85,7 +88,7 @@ class Feed:
         while self.wanted():
             try:
                 # Before its events, so that of a job that has ended none is left behind.
-                job = await self.desk.ask(self.desk.ledger.get, self.job)
+                job = await self.desk.get(self.job)
                 events, more = await self.desk.ask(
                     self.desk.ledger.events, self.job, self.after, PAGE
                 )
@@ -94,7 +97,7 @@ class Feed:
                 return
             except Unavailable as error:
                 logger.warning("events_wait", job=self.job, reason=error.detail)
-                await self.pause()
+                await self.pause(WAITING_S)
                 continue
             for told in self.news(job, events, last=not more):
                 yield told
@@ -102,7 +105,7 @@ class Feed:
                 yield Ended(job)
                 return
             if not more:
-                await self.pause()
+                await self.pause(TICK_S if job.status == "running" else WAITING_S)
 
     def news(self, job: Job, events: list[Event], *, last: bool) -> list[Told]:
         """What there is to tell.
@@ -124,8 +127,8 @@ class Feed:
             self.told_at = self.clock()
         return news
 
-    async def pause(self) -> None:
+    async def pause(self, seconds: float) -> None:
         """Wait for the next look, if it is wanted so long."""
-        end = self.clock() + TICK_S
+        end = self.clock() + seconds
         while self.wanted() and self.clock() < end:
             await self.sleep(STEP_S)

@@ -6,6 +6,14 @@ from typing import Protocol
 from capsules.training.config import TrainingConfig
 
 
+class Shelf(Protocol):
+    """Has the versions that this server can be asked for; see `Registry.refresh`."""
+
+    async def refresh(self, task: str, version: int) -> None:
+        """See to it that a version which a worker has registered is here now."""
+        ...
+
+
 class Rehearsal(Protocol):
     """Refuses a training run that its backbone could not serve; see `service.engine.rehearsal`."""
 

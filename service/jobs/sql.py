@@ -15,6 +15,9 @@ class SqlLedger(SqlClients, SqlSlots, SqlWork):
         store: whose database, clock and turn to write it shares.
     """
 
+    def __init__(self, store: SqlStore) -> None:
+        self.store = store
+
 
 def open_ledger(store: Store) -> Ledger:
     """Return the ledger in the database of an open store.

@@ -43,12 +43,11 @@ MOST_EVENTS = 2**31 - 1
 class SqlClients:
     """The clients' part of `Ledger`.
 
-    Args:
+    Attributes:
         store: whose database the jobs are in.
     """
 
-    def __init__(self, store: SqlStore) -> None:
-        self.store = store
+    store: SqlStore
 
     def open(self, spec: JobSpec, idempotency: Idempotency | None = None) -> tuple[Job, bool]:
         """See `Ledger.open`."""

@@ -17,12 +17,11 @@ from service.store.sql import SqlStore
 class SqlSlots:
     """The workers' part of `Ledger` that is about their slots.
 
-    Args:
+    Attributes:
         store: whose database the jobs are in.
     """
 
-    def __init__(self, store: SqlStore) -> None:
-        self.store = store
+    store: SqlStore
 
     def slots(self) -> list[Slot]:
         """See `Ledger.slots`."""

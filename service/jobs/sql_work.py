@@ -49,12 +49,11 @@ logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 class SqlWork:
     """The workers' part of `Ledger` that is about jobs.
 
-    Args:
+    Attributes:
         store: whose database the jobs are in.
     """
 
-    def __init__(self, store: SqlStore) -> None:
-        self.store = store
+    store: SqlStore
 
     def queued(self) -> list[tuple[str, int]]:
         """See `Ledger.queued`."""

@@ -14,6 +14,8 @@ import structlog
 
 SUCCESS = 0
 FAILURE = 1
+ANEW = -1
+"""In the place of an exit status: the process is to begin again, with memory that nothing holds."""
 
 STANDARD_INPUT = 0
 
@@ -91,7 +93,14 @@ def repeat(name: str, every_s: float, action: Callable[[], None], ending: Ending
 
 
 def leave(status: int) -> NoReturn:
-    """End the process now; its threads may be in the midst of an epoch, which is done again."""
+    """End the process now; its threads may be in the midst of an epoch, which is done again.
+
+    Args:
+        status: of its exit; or `ANEW`, to run its command once more in its place.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
+    if status == ANEW:
+        # Its niceness stays with the process.
+        os.execv(sys.executable, [*sys.orig_argv, "--train-nice", "0"])
     os._exit(status)

@@ -26,7 +26,8 @@ def run(settings: Settings, *, supervised: bool = False) -> NoReturn:
     """Train what is queued until a signal comes, and end the process.
 
     Takes over the process: its logging, signals, priority and limits. The exit status is 0 after a
-    signal; 1 where a database cannot be used or the slot was lost, as the log says.
+    signal; 1 where a database cannot be used or the slot was lost, as the log says. Where memory is
+    limited and a job took all of it, the process runs its command anew.
 
     Args:
         settings: of the deployment.
@@ -58,11 +59,8 @@ def work(settings: Settings, ending: Ending) -> int:
         return FAILURE
     try:
         worker.start()
-    except StoreError as error:
+    except (StoreError, WorkflowsUnavailable) as error:
         logger.critical("start_failed", code="store_unavailable", reason=str(error))
-        return FAILURE
-    except WorkflowsUnavailable as error:
-        logger.critical("start_failed", code="workflows_unavailable", reason=str(error))
         return FAILURE
     else:
         return ending.wait()

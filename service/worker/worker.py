@@ -16,7 +16,7 @@ from service.store.base import Store
 from service.store.errors import StoreError
 from service.worker.claims import Claims
 from service.worker.dispatch import Dispatcher
-from service.worker.ending import FAILURE, Ending, repeat
+from service.worker.ending import ANEW, FAILURE, Ending, repeat
 from service.worker.heart import BEAT_S, Heart, stale_before
 from service.worker.identity import Identity, vacant
 from service.worker.runner import Runner, Trains
@@ -88,7 +88,9 @@ class Worker:
         # From here on the slot has to be kept, and released at the end.
         repeat("heart", BEAT_S, self.beat, self.ending)
         concurrency = self.settings.train_concurrency
-        runner = Runner(self.ledger, self.claims, slot.name, self.trainer, time.sleep)
+        runner = Runner(
+            self.ledger, self.claims, slot.name, self.trainer, time.sleep, self.begin_anew
+        )
         self.workflows = Workflows(database(self.settings), slot.name, concurrency, runner.run)
         self.workflows.launch()
         dispatcher = Dispatcher(self.ledger, self.workflows, self.claims, concurrency, now)
@@ -109,6 +111,16 @@ class Worker:
         if not self.heart.beat():
             logger.error("slot_lost", remedy="another worker has it; a new process takes a new one")
             self.ending.ask(FAILURE)
+
+    def begin_anew(self) -> None:
+        """Begin again after a lack of memory, where it is limited.
+
+        What was allocated is free, and counts towards the limit for as long as the process lives: the
+        next job, however small, might not fit beside it.
+        """
+        if self.settings.train_memory is not None:
+            logger.warning("worker_begins_anew", reason="a job took all the memory there is")
+            self.ending.ask(ANEW)
 
     def tidy(self) -> None:
         """Forget workflows that were over long ago."""

@@ -5,8 +5,15 @@ from pathlib import Path
 import pytest
 
 from capsules.backbones.base import BackboneInfo, LoadedBackbone
+from capsules.backbones.load import load
 from tests.support.backbones import tiny_bert, tiny_family
 from tests.support.families import FAMILIES, Subject
+
+
+@pytest.fixture(scope="session")
+def embedded() -> LoadedBackbone:
+    """On the CPU in float32, as its capsules were trained."""
+    return load("embedded", device="cpu", dtype="float32")
 
 
 @pytest.fixture(scope="session", params=sorted(FAMILIES))

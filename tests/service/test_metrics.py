@@ -195,7 +195,10 @@ def test_gauges_are_read_when_the_metrics_are() -> None:
     metrics.artefact_loaded(0.1)
     metrics.watch_follower(lambda: 2.5)
     metrics.task_followed()
+    metrics.jobs_counted({"queued": 3, "running": 0})
     assert sample(metrics, "capsule_queue_depth") == 9
+    assert sample(metrics, "capsule_training_jobs", status="queued") == 3
+    assert sample(metrics, "capsule_training_jobs", status="running") == 0
     assert sample(metrics, "capsule_capsules_loaded", tier="device") == 7
     assert sample(metrics, "capsule_capsules_loaded", tier="host") == 2
     assert sample(metrics, "capsule_versions_served") == 8

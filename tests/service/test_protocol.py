@@ -6,7 +6,7 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -194,6 +194,18 @@ def pieces(data: bytes, size: int) -> list[bytes]:
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
+def logged(logs: Sequence[MutableMapping[str, Any]], reply: Reply) -> Mapping[str, Any]:
+    """The only line on the request that a reply is for, once it is there."""
+    mine = {"event": "request", "request_id": reply.headers["x-request-id"]}
+
+    def found() -> list[MutableMapping[str, Any]]:
+        return [line for line in logs if mine.items() <= line.items()]
+
+    wait_until(lambda: bool(found()))
+    (line,) = found()
+    return line
+
+
 def refused(url: str) -> float:
     """How many heads were too large, by the metrics."""
     line = r'^capsule_rejected_total\{reason="headers_too_large"\} (.+)$'
@@ -249,8 +261,7 @@ def test_a_head_or_what_is_like_it_has_a_size(
             reply = last_reply(raw, *parts)
         assert (reply.status, reply.problem["code"]) == (431, "headers_too_large")
         assert str(MAX_HEAD_BYTES) in reply.problem["detail"]
-        wait_until(lambda: bool(logs))
-    (line,) = [line for line in logs if line["event"] == "request"]
+        line = logged(logs, reply)
     assert (line["status"], line["code"]) == (431, "headers_too_large")
     assert refused(url) == before + 1
 
@@ -330,8 +341,7 @@ def test_what_is_no_http_is_a_problem_as_well(
         with connect() as raw:
             reply = last_reply(raw, data)
         assert (reply.status, reply.problem["code"]) == (400, "malformed_request")
-        wait_until(lambda: bool(logs))
-    (line,) = [line for line in logs if line["event"] == "request"]
+        line = logged(logs, reply)
     assert (line["status"], line["code"]) == (400, "malformed_request")
 
 

@@ -132,6 +132,8 @@ async def test_the_real_thing_is_assembled(tmp_path: Path) -> None:
         tier = {"tier": "device"}
         assert metrics.registry.get_sample_value("capsule_capsules_loaded", tier) == 0
         assert not metrics.known("trec")
+        assert sum((await warm.jobs.ask(warm.jobs.ledger.counts)).values()) == 0
+        assert warm.jobs.rehearsal.max_length("addition", 1) == 65
         with closing(open_store(tmp_path / "data")) as other:
             other.add_version("trec", digest(b"x"), {}, b"x", "upload")
         await until(lambda: metrics.known("trec"))

@@ -103,7 +103,7 @@ def with_engine(engine: EdgeEngine, artefacts: Sequence[bytes] = ()) -> Assemble
                 metrics.watch(
                     lambda: engine.waiting, lambda: {"device": 0, "host": 0}, registry.knows
                 )
-                with closing(open_desk(store, engine.rehearsal, settings)) as desk:
+                with closing(open_desk(store, engine.rehearsal, registry, settings)) as desk:
                     async with keeping(Housekeeping(desk, metrics)):
                         yield Warm(engine=engine, registry=registry, backbone=FACTS, jobs=desk)
         finally:

@@ -125,7 +125,7 @@ async def list_jobs(
 )
 async def describe(job: JobPath, warm: WarmDep) -> TrainingJob:
     """A job: where it is, how far it has come, and what it came to."""
-    return Shapes(warm).job(await warm.jobs.ask(warm.jobs.ledger.get, job))
+    return Shapes(warm).job(await warm.jobs.get(job))
 
 
 @router.get(
@@ -150,15 +150,15 @@ async def events(
     after: AfterEvent = 0,
     limit: EventLimit = 100,
     stream: Streamed = None,
-    last_event_id: LastEventId = None,
+    last_event_id: LastEventId = 0,
     accept: Accept = "",
 ) -> Response:
     """What has happened to a job, by the page or as it happens."""
     desk = warm.jobs
-    known = after if last_event_id is None else last_event_id
+    known = max(after, last_event_id)
     wanted = MEDIA_TYPE in accept.lower() if stream is None else stream
     if wanted:
-        await desk.ask(desk.ledger.get, job)
+        await desk.get(job)
         feed = Feed(desk, job, known, wanted=lambda: live.phase == "ready")
         return EventStream(feed, desk.streaming())
     found, more = await desk.ask(desk.ledger.events, job, known, limit)

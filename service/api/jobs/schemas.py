@@ -1,10 +1,10 @@
 """The shapes of training jobs, their events and what is asked of them."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Header, Path, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from service.jobs.records import EventType, Level, Status
@@ -94,7 +94,11 @@ AfterJob = Annotated[
 JobLimit = Annotated[
     int, Field(ge=1, le=MAX_PAGE), PlainNumber, Query(description="Most jobs to return.")
 ]
-StatusFilter = Annotated[Status | None, Query(description="Only jobs that are there.")]
+StatusFilter = Annotated[
+    Status | None,
+    WithJsonSchema({"type": "string", "enum": list(get_args(Status))}),
+    Query(description="Only jobs that are there."),
+]
 TaskFilter = Annotated[str | None, Query(description="Only jobs for this task.")]
 AfterEvent = Annotated[
     int,
@@ -107,18 +111,19 @@ EventLimit = Annotated[
 ]
 Streamed = Annotated[
     bool | None,
+    WithJsonSchema({"type": "boolean"}),
     Query(
         description="Send events as they happen, until the job has ended; by default where "
         "`Accept` asks for `text/event-stream`."
     ),
 ]
 LastEventId = Annotated[
-    int | None,
+    int,
     Field(ge=0, le=MAX_NUMBER),
     PlainNumber,
     Header(
         alias="Last-Event-ID",
-        description="Number of the last event that came, for a stream that goes on after it.",
+        description="Number of the last event that came, as `after`; the larger of them counts.",
     ),
 ]
 IdempotencyKey = Annotated[

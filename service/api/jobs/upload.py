@@ -1,23 +1,21 @@
 """Receives a submission: a form with files, or JSON with the rows in it."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from pathlib import PurePosixPath
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, cast, get_args
 
 from fastapi import Request
 from starlette.types import Scope
 
-from capsules.data.reader import DataFormat, format_of
-from capsules.errors import DataError, DataFault
+from capsules.data.reader import DataFormat
 from service.api.jobs.form import FormReader, Part
-from service.api.jobs.schemas import EXAMPLES, JobRequest, Row, TrainingSpec
-from service.body import SMALL_BYTES, JsonBody
+from service.api.jobs.options import MAX_VALUES, REQUEST_BODY, SPEC, plain
+from service.api.jobs.schemas import EXAMPLES, Row
+from service.api.jobs.sinks import FLUSH_BYTES, FileSink, SpecSink, format_for
 from service.desk.desk import Desk
 from service.desk.submission import Submission
-from service.errors import BadRequest, PayloadTooLarge, Unprocessable, UnsupportedMediaType
+from service.errors import UnsupportedMediaType
 from service.jobs.intake.records import INLINE, RowFile
 from service.jobs.intake.spool import Spool
 from service.jobs.records import Split
@@ -27,33 +25,11 @@ from service.settings import Settings
 
 FORM = "multipart/form-data"
 JSON = "application/json"
-SPEC = "spec"
 SPLITS: tuple[Split, ...] = get_args(Split)
 PARTS = (SPEC, *SPLITS)
 
 FRAMING_BYTES = 64 * 1024
 """What a form may add to what is in it."""
-
-FLUSH_BYTES = 1024 * 1024
-"""What is collected of a file before it is written to disk."""
-
-MAX_NAME = 255
-MAX_SPEC_VALUES = 65_536
-"""More JSON values than the most labels with a word each."""
-
-MAX_VALUES = 250_000
-"""JSON values of a request with rows in it: some 80,000 rows."""
-
-MEDIA_TYPES = {
-    "application/jsonl": DataFormat.JSONL,
-    "application/json-lines": DataFormat.JSONL,
-    "application/jsonlines": DataFormat.JSONL,
-    "application/x-jsonlines": DataFormat.JSONL,
-    "application/x-ndjson": DataFormat.JSONL,
-    "application/ndjson": DataFormat.JSONL,
-    "text/csv": DataFormat.CSV,
-    "text/tab-separated-values": DataFormat.TSV,
-}
 
 BINARY = {"type": "string", "format": "binary"}
 DOCUMENTATION: dict[str, Any] = {
@@ -81,23 +57,6 @@ DOCUMENTATION: dict[str, Any] = {
         },
     }
 }
-
-
-class WholeText(JsonBody[Any]):
-    """A body whose every string is well-formed Unicode."""
-
-    def decode_surrogates(self, body: bytes, reason: str) -> Any:
-        """Refuse a body with half a surrogate pair.
-
-        Raises:
-            InvalidRequest: always.
-        """
-        fault = "The JSON holds half a surrogate pair; send well-formed Unicode"
-        raise InvalidRequest([Fault(None, fault, "invalid_text")])
-
-
-SPEC_BODY: JsonBody[TrainingSpec] = WholeText(TrainingSpec)
-REQUEST_BODY: JsonBody[JobRequest] = WholeText(JobRequest)
 
 
 def body_limit(settings: Settings, scope: Scope) -> int:
@@ -128,7 +87,7 @@ async def submitted(
         ClientDisconnect: the client went away before its end.
     """
     content_type = request.headers.get("content-type", "")
-    with ExitStack() as files:
+    async with AsyncExitStack() as files:
         receiver = Receiver(desk, files, max_spec_bytes)
         match media_type_of(content_type):
             case "multipart/form-data":
@@ -152,7 +111,7 @@ class Receiver:
         files: the files of rows that are whole.
     """
 
-    def __init__(self, desk: Desk, opened: ExitStack, max_spec_bytes: int) -> None:
+    def __init__(self, desk: Desk, opened: AsyncExitStack, max_spec_bytes: int) -> None:
         """Begin.
 
         Args:
@@ -193,7 +152,7 @@ class Receiver:
             raise missing("train", "A file of rows to learn from is required")
         return spec
 
-    async def sink_for(self, part: Part) -> "SpecSink | FileSink":
+    async def sink_for(self, part: Part) -> SpecSink | FileSink:
         """What takes the content of a part."""
         if part.name == SPEC:
             return SpecSink(self.max_spec_bytes)
@@ -204,7 +163,7 @@ class Receiver:
     async def spool(self, split: Split) -> Spool:
         """A file to receive rows in."""
         spool = await self.desk.spool(split)
-        self.opened.callback(spool.close)
+        self.opened.push_async_callback(self.desk.release, spool)
         return spool
 
     # --- JSON ---------------------------------------------------------------------------------
@@ -221,80 +180,6 @@ class Receiver:
         return plain(body)
 
 
-class SpecSink:
-    """Takes the options."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.data = bytearray()
-
-    async def take(self, data: bytes) -> None:
-        """Take some more.
-
-        Raises:
-            PayloadTooLarge: there is too much.
-        """
-        self.data += data
-        if len(self.data) > self.limit:
-            raise PayloadTooLarge(
-                f"{SPEC} is larger than {self.limit} bytes (CAPSULE_MAX_BODY_BYTES); leave out what "
-                "is no option.",
-                code="body_too_large",
-                field=SPEC,
-            )
-
-    async def spec(self) -> JobSpec:
-        """The options, once they are whole.
-
-        Raises:
-            BadRequest: they are not JSON.
-            InvalidRequest: they are not valid.
-        """
-        data = bytes(self.data)
-        try:
-            if len(data) <= SMALL_BYTES:
-                return plain(SPEC_BODY.decode(data, MAX_SPEC_VALUES))
-            return plain(await asyncio.to_thread(SPEC_BODY.decode, data, MAX_SPEC_VALUES))
-        except BadRequest as error:
-            reason = error.detail.removeprefix("The body")
-            raise BadRequest(f"{SPEC}{reason}", code=error.code, field=SPEC) from error
-
-
-class FileSink:
-    """Takes a file of rows, and writes it to disk by the megabyte."""
-
-    def __init__(
-        self, desk: Desk, split: Split, part: Part, data_format: DataFormat, spool: Spool
-    ) -> None:
-        self.desk = desk
-        self.split = split
-        self.name = plain_name(part.filename or split)
-        self.format = data_format
-        self.spool = spool
-        self.data = bytearray()
-
-    async def take(self, data: bytes) -> None:
-        """Take some more.
-
-        Raises:
-            PayloadTooLarge: the file is too large.
-            Unavailable: it cannot be kept.
-        """
-        self.data += data
-        if len(self.data) >= FLUSH_BYTES:
-            await self.flush()
-
-    async def flush(self) -> None:
-        """Write what was collected."""
-        data, self.data = bytes(self.data), bytearray()
-        await self.desk.spooling.run(None, self.spool.write, data)
-
-    async def rows(self) -> RowFile:
-        """The file, once it is whole."""
-        await self.flush()
-        return self.spool.rows(self.name, self.format)
-
-
 def check_part(part: Part, seen: set[str]) -> None:
     """Refuse a part that there is not, or that came before.
 
@@ -309,28 +194,6 @@ def check_part(part: Part, seen: set[str]) -> None:
         raise InvalidRequest([Fault(part.name, fault, "repeated_field")])
 
 
-def format_for(split: Split, part: Part) -> DataFormat:
-    """The format of a file, by its name or else its content type.
-
-    Raises:
-        Unprocessable: neither tells it.
-    """
-    try:
-        return format_of(part.filename or "")
-    except DataError as error:
-        found = MEDIA_TYPES.get(part.media_type)
-        if found is not None:
-            return found
-        called = f"named {shown(part.filename)}" if part.filename else "without a file name"
-        raise Unprocessable(
-            f"{split} is {called}, which does not tell its format; name it .jsonl, .ndjson, .csv "
-            "or .tsv, with or without .gz, or send it as application/x-ndjson, text/csv or "
-            "text/tab-separated-values.",
-            code=DataFault.UNSUPPORTED_FORMAT.value,
-            field=split,
-        ) from error
-
-
 def write_rows(spool: Spool, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows as JSON lines, row by row as they came."""
     lines: list[bytes] = []
@@ -343,21 +206,6 @@ def write_rows(spool: Spool, rows: Sequence[Mapping[str, Any]]) -> None:
             spool.write(b"".join(lines))
             lines, size = [], 0
     spool.write(b"".join(lines))
-
-
-def plain(spec: TrainingSpec) -> JobSpec:
-    """The options alone."""
-    return JobSpec.model_validate(spec.model_dump(include=set(JobSpec.model_fields)))
-
-
-def plain_name(name: str) -> str:
-    """A file's name, without the folders that some clients send along."""
-    return PurePosixPath(name.replace("\\", "/")).name[:MAX_NAME]
-
-
-def shown(name: str) -> str:
-    """A file's name for a message."""
-    return repr(name[:MAX_NAME])
 
 
 def missing(field: str, message: str) -> InvalidRequest:

@@ -82,5 +82,14 @@ def test_one_class_is_refused_even_if_more_labels_are_named():
     Dataset.of([example("a", "x"), example("b", "y")]).require_classes()
 
 
+def test_what_cannot_be_split_is_refused_without_splitting_it():
+    rows = [example("a", "x"), example("b", "x"), example("c", "y")]
+    for too_few, code in [(rows[:2], "one_class"), (rows, "split_too_small")]:
+        with pytest.raises(DataError) as caught:
+            Dataset.of(too_few).require_divisible()
+        assert caught.value.code == code
+    Dataset.of([*rows, example("d", "y")]).require_divisible()
+
+
 def test_a_problem_reads_as_a_line_and_a_reason():
     assert str(RowProblem(7, "blank line")) == "line 7: blank line"

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from capsules.core import Example
 from capsules.data.base import Dataset, RowProblem
+from capsules.data.collector import BadRowsError
 from capsules.data.limits import Limits
 from capsules.data.reader import DataFormat, format_of, load, read
 from capsules.errors import DataError, OptionError
@@ -142,8 +143,9 @@ def test_a_run_of_blank_lines_is_one_problem_but_counts_in_full(tmp_path):
 
 def test_too_many_bad_rows_stop_with_the_first_twenty(tmp_path):
     content = as_jsonl([*ROWS, *[{"text": "t"}] * 25])
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(BadRowsError) as caught:
         load_bytes(tmp_path, "a.jsonl", content)
+    assert [problem.line for problem in caught.value.problems] == list(range(41, 61))
     message = caught.value.message
     assert (caught.value.code, caught.value.field) == ("too_many_bad_rows", "max_bad_rows")
     assert "25 of the 65 rows read cannot be used, and max_bad_rows allows 16" in message

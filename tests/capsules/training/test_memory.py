@@ -15,6 +15,8 @@ def test_what_torch_raises_is_recognised() -> None:
         torch.empty(2**58)
     assert is_out_of_memory(caught.value)
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert is_out_of_memory(RuntimeError("could not create a primitive"))
+    assert is_out_of_memory(RuntimeError("std::bad_alloc"))
     assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 
 

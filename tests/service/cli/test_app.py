@@ -11,6 +11,7 @@ from service import server
 from service.cli import app
 from service.settings import PREFIX, Settings
 from tests.support.commands import ROOT, invoke
+from tests.support.toy_rows import toy_file
 
 COMMANDS = {
     *("serve", "train", "evaluate", "inspect", "reproduce", "push", "list", "classify", "rm"),
@@ -47,10 +48,14 @@ def test_help_imports_nothing_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_talking_to_a_server_imports_no_model(url):
+@pytest.mark.parametrize(
+    "command", [["classify", "trec", "x"], ["jobs", "submit", "--task", "toy", "--train"]]
+)
+def test_talking_to_a_server_imports_no_model(command, url, tmp_path):
+    rows = [str(toy_file(tmp_path))] if command[-1] == "--train" else []
     code = (
         "import sys; from typer.testing import CliRunner; from service.cli import app; "
-        f"result = CliRunner().invoke(app, ['classify', 'trec', 'x', '--url', {url!r}]); "
+        f"result = CliRunner().invoke(app, {[*command, *rows, '--url', url]!r}); "
         "assert result.exit_code == 0, result.output; "
         f"print(sorted({HEAVY - {'pydantic', 'httpx2'}!r} & set(sys.modules)))"
     )

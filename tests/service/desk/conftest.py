@@ -47,11 +47,29 @@ def rehearsal() -> FakeRehearsal:
     return FakeRehearsal()
 
 
+class RecordingShelf:
+    """Remembers what it was to have."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    async def refresh(self, task: str, version: int) -> None:
+        self.asked.append((task, version))
+
+
 @pytest.fixture
-def desk(ledger: SqlLedger, rehearsal: FakeRehearsal, tmp_path: Path) -> Iterator[Desk]:
+def shelf() -> RecordingShelf:
+    return RecordingShelf()
+
+
+@pytest.fixture
+def desk(
+    ledger: SqlLedger, rehearsal: FakeRehearsal, shelf: RecordingShelf, tmp_path: Path
+) -> Iterator[Desk]:
     desk = Desk(
         ledger,
         rehearsal,
+        shelf,
         folder=tmp_path,
         max_bytes=LIMIT,
         max_rows=1000,

@@ -18,6 +18,7 @@ from service.errors import (
 )
 from service.jobs.intake import apart
 from service.jobs.intake.records import RowFile
+from service.jobs.intake.spool import Spool
 from service.jobs.records import Split
 from service.jobs.spec import JobSpec
 from service.jobs.sql import SqlLedger
@@ -384,6 +385,39 @@ async def test_what_cannot_be_discarded_now_is_left_to_housekeeping(
         await desk.submit(submission)
     assert ledger.counts()["validating_files"] == 1
     assert "job_not_discarded" in [line["event"] for line in logs]
+
+
+# --- files ----------------------------------------------------------------------------------
+
+
+async def test_a_file_that_nobody_waits_for_any_more_is_closed(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Spool] = []
+    opened = threading.Event()
+
+    class Slow(Spool):
+        def __init__(self, *arguments: object) -> None:
+            opened.wait(20)
+            super().__init__(*arguments)  # type: ignore[arg-type]
+            made.append(self)
+
+    monkeypatch.setattr("service.desk.desk.Spool", Slow)
+    monkeypatch.setattr(Slow, "close", Spool.close)
+    work = asyncio.create_task(desk.spool("train"))
+    await asyncio.sleep(0.01)
+    work.cancel()
+    opened.set()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert made[0].file.closed
+
+
+async def test_a_file_is_released(desk: Desk) -> None:
+    spool = await desk.spool("train")
+    assert not spool.file.closed
+    await desk.release(spool)
+    assert spool.file.closed
 
 
 # --- streams --------------------------------------------------------------------------------

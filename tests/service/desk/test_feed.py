@@ -11,7 +11,8 @@ from service.errors import InternalError
 from service.jobs.records import Event, Job, Progress
 from service.jobs.sql import SqlLedger
 from service.store.errors import StoreError, StoreUnavailable
-from tests.service.jobs.samples import queued, report, running
+from tests.service.desk.conftest import RecordingShelf
+from tests.service.jobs.samples import activation, new_version, queued, report, running
 
 
 @dataclass
@@ -68,6 +69,18 @@ async def test_an_ended_job_is_told_to_its_end_at_once(
     assert ended is not None
     assert ended.status == "cancelled"
     assert time.now == 0
+
+
+async def test_a_version_is_here_before_anybody_is_told_of_it(
+    desk: Desk, ledger: SqlLedger, shelf: RecordingShelf, time: Time
+) -> None:
+    claim = running(ledger)
+    seen: list[tuple[str, int]] = []
+    time.meanwhile = {1.5: lambda: ledger.succeed(claim, new_version(), activation(), {})}
+    async for told in feed(desk, claim.job, time).follow():
+        if isinstance(told, Event) and told.data.get("status") == "succeeded":
+            seen = list(shelf.asked)
+    assert seen == [("spam", 1)]
 
 
 @pytest.mark.parametrize("after", [1, 3, 99])

@@ -36,10 +36,10 @@ def test_something_is_done_again_and_again_until_the_end() -> None:
     assert often.wait(PATIENCE_S)
     ending.ask(SUCCESS)
     ending.wait()
-    (thread,) = [one for one in threading.enumerate() if one.name == "acting"] or [None]
-    if thread is not None:
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
+    for thread in threading.enumerate():
+        if thread.name == "acting":
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive()
 
 
 def test_what_breaks_ends_the_process() -> None:

@@ -19,7 +19,7 @@ from sqlalchemy import create_engine, make_url, text
 from capsules.backbones.base import LoadedBackbone
 from capsules.executors.torch import TorchExecutor
 from service.jobs.ledger import Ledger
-from service.jobs.records import Claim, Job
+from service.jobs.records import Claim
 from service.jobs.sql import SqlLedger
 from service.store import open_store
 from service.store.base import Store
@@ -94,32 +94,42 @@ def deployment(tmp_path: Path, backbone_folder: Path) -> Iterator[Deployment]:
         yield made
 
 
-def undisturbed(ledger: Ledger, store: Store, tiny: LoadedBackbone, **given: Any) -> Job:
-    """The same job, done here and at once."""
-    job = submitted(ledger, **{**given, "task": "undisturbed"})
-    ledger.take_slot("here", "host", 1, ())
-    slot = next(slot for slot in ledger.slots() if slot.token == "here")
-    claim = Claim(job.id, job.run, "here")
-    Training(
-        ledger, store, tiny, TorchExecutor(tiny.backbone), claim, ledger.start(claim, slot.name)
-    ).train(at_once)
-    ledger.release_slot("here")
-    return ledger.get(job.id)
+Outcome = tuple[list[dict[str, Any]], dict[str, bytes]]
+"""What the epochs came to, and the capsule's tensors."""
+
+
+def outcome(ledger: Ledger, store: Store, job: str) -> Outcome:
+    return measured(ledger, job), learned(capsule_of(store, ledger.get(job)))
+
+
+def undisturbed(deployment: Deployment, tiny: LoadedBackbone, **given: Any) -> Outcome:
+    """What the same job comes to where nobody disturbs it: here, at once, by itself."""
+    with closing(open_store(deployment.folder / "undisturbed")) as store:
+        assert isinstance(store, SqlStore)
+        ledger = SqlLedger(store)
+        job = submitted(ledger, **given)
+        slot = ledger.take_slot("here", "host", 1, ())
+        claim = Claim(job.id, job.run, "here")
+        started = ledger.start(claim, slot.name)
+        executor = TorchExecutor(tiny.backbone)
+        Training(ledger, store, tiny, executor, claim, started).train(at_once)
+        return outcome(ledger, store, job.id)
 
 
 def assert_same(deployment: Deployment, tiny: LoadedBackbone, job: str, **given: Any) -> None:
     """A job that was disturbed came to what it comes to when it is not."""
-    ledger, store = deployment.ledger, deployment.store
-    expected = undisturbed(ledger, store, tiny, **given)
-    assert measured(ledger, job) == measured(ledger, expected.id)
-    found = capsule_of(store, ledger.get(job))
-    assert learned(found) == learned(capsule_of(store, expected))
+    ledger = deployment.ledger
+    assert outcome(ledger, deployment.store, job) == undisturbed(deployment, tiny, **given)
     events, _ = ledger.events(job, limit=1000)
     assert [event.number for event in events] == list(range(1, len(events) + 1))
 
 
 def epochs(deployment: Deployment, job: str) -> int:
     return len(deployment.ledger.get(job).epochs)
+
+
+def wait_for_epochs(deployment: Deployment, job: str, wanted: int) -> None:
+    wait_for(lambda: epochs(deployment, job) >= wanted)
 
 
 def test_killed_and_started_again_it_comes_to_the_same(
@@ -168,7 +178,7 @@ def test_killed_twice_at_random_it_comes_to_the_same(
     moment = random.Random()
     for wanted in (1, 4):
         worker = deployment.start()
-        wait_for(lambda wanted=wanted: epochs(deployment, job.id) >= wanted)
+        wait_for_epochs(deployment, job.id, wanted)
         time.sleep(moment.uniform(0.0, 0.5))
         worker.kill()
         worker.wait()
@@ -185,7 +195,7 @@ def test_the_third_crash_is_the_last(deployment: Deployment) -> None:
     job = submitted(deployment.ledger, **{**LONG, "epochs": 500, "patience": 500})
     for crash in range(1, 4):
         worker = deployment.start()
-        wait_for(lambda crash=crash: epochs(deployment, job.id) >= crash)
+        wait_for_epochs(deployment, job.id, crash)
         worker.kill()
         worker.wait()
     deployment.start()
@@ -235,7 +245,7 @@ def test_too_little_memory_fails_the_job_and_not_the_worker(deployment: Deployme
         max_length=65,
     )
     small = submitted(deployment.ledger, task="small")
-    deployment.start("--train-memory", "900MiB")
+    worker = deployment.start("--train-memory", "900MiB")
     wait_for(lambda: deployment.ledger.get(small.id).ended)
     failed = deployment.ledger.get(large.id)
     assert (failed.status, failed.crashes) == ("failed", 0)
@@ -243,6 +253,12 @@ def test_too_little_memory_fails_the_job_and_not_the_worker(deployment: Deployme
     assert (failed.error.code, failed.error.param) == ("out_of_memory", "batch_size")
     assert re.search(r"batch_size \d+ would fit", failed.error.message)
     assert deployment.ledger.get(small.id).status == "succeeded"
+    # The same process, with none of the memory that the large one left behind.
+    events = [json.loads(line)["event"] for line in deployment.log().splitlines()]
+    assert events.count("worker_ready") == 2
+    assert events.index("worker_begins_anew") < events.index("job_succeeded")
+    assert [slot.pid for slot in deployment.ledger.slots()] == [worker.pid]
+    assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
@@ -263,25 +279,26 @@ def test_a_worker_that_cannot_start_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_server_keeps_a_worker(tmp_path: Path, backbone_folder: Path) -> None:
-    server = subprocess.Popen(
-        [
-            *(*COMMAND, "serve", "--port", "0", "--data-dir", "data", "--no-load-zoo"),
-            *("--backbone", str(backbone_folder), "--threads", "1", "--train-threads", "1"),
-        ],
-        cwd=tmp_path,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=(tmp_path / "log").open("w"),
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        server = subprocess.Popen(
+            [
+                *(*COMMAND, "serve", "--port", "0", "--data-dir", "data", "--no-load-zoo"),
+                *("--backbone", str(backbone_folder), "--threads", "1", "--train-threads", "1"),
+            ],
+            cwd=tmp_path,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
 
     def logged(event: str) -> int:
-        return (tmp_path / "log").read_text().count(f'"event":"{event}"')
+        return log.read_text().count(f'"event":"{event}"')
 
     try:
         wait_for(lambda: logged("worker_ready") == 1)
-        lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
         names = [line["event"] for line in lines]
         assert names.index("ready") < names.index("worker_ready")
         with closing(open_store(tmp_path / "data")) as store:

@@ -55,6 +55,27 @@ def test_allocations_fail_beyond_the_limit() -> None:
     assert told.split() == ["refused"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="of glibc")
+def test_what_is_free_is_given_back() -> None:
+    told = in_a_process(
+        "import pathlib, re\n"
+        "from service.worker.resources import give_memory_back\n"
+        "def resident():\n"
+        "    status = pathlib.Path('/proc/self/status').read_text()\n"
+        "    return int(re.search(r'VmRSS:\\s+(\\d+)', status)[1])\n"
+        "class Knot: pass\n"
+        "def work():\n"
+        "    knot = Knot()\n"
+        "    knot.itself = knot\n"
+        "    knot.rows = [bytes(1000) for _ in range(50_000)]\n"
+        "work()\n"
+        "before = resident()\n"
+        "give_memory_back()\n"
+        "print(before - resident() > 30_000)\n"
+    )
+    assert told.strip() == "True"
+
+
 @pytest.mark.parametrize(
     ("most", "ceiling", "expected"),
     [
@@ -85,5 +106,9 @@ def test_who_set_it_otherwise_meant_it() -> None:
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (3, 1), (4, 2), (64, 32)])
 def test_half_of_the_cores(monkeypatch: pytest.MonkeyPatch, cores: int, threads: int) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 99)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    assert default_threads() == threads
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
     assert default_threads() == threads

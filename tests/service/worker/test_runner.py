@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from capsules.errors import OptionError
+from capsules.errors import OptionError, TrainingError, TrainingFault
 from service.errors import NotFound
 from service.jobs.ledger import ClaimVoid
 from service.jobs.records import Claim, Job, JobError
@@ -116,6 +116,20 @@ def test_a_job_that_was_cancelled_as_it_failed_stays_cancelled(
     job = submit()
     runner(ledger, Trainer(cancelled)).run(job.id, 1, at_once)
     assert ledger.get(job.id).status == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("code", "calls"), [(TrainingFault.OUT_OF_MEMORY, 1), (TrainingFault.DIVERGED, 0)]
+)
+def test_a_lack_of_memory_is_told_once_the_job_has_failed(
+    ledger: SqlLedger, submit: Submit, code: TrainingFault, calls: int
+) -> None:
+    job = submit()
+    statuses: list[str] = []
+    works = runner(ledger, Trainer(raising(TrainingError("Too large.", code=code))))
+    works.exhausted = lambda: statuses.append(ledger.get(job.id).status)
+    works.run(job.id, 1, at_once)
+    assert statuses == ["failed"] * calls
 
 
 class Locked(SqlLedger):

@@ -39,8 +39,9 @@ def runs(log: Path) -> int:
     return len(log.read_text().splitlines()) if log.exists() else 0
 
 
-def supervisor(code: str, log: Path, **options: float) -> Supervisor:
-    return Supervisor([sys.executable, "-c", code, str(log)], os.environ, **options)
+def supervisor(code: str, log: Path, grace_s: float = PATIENCE_S) -> Supervisor:
+    command = [sys.executable, "-c", code, str(log)]
+    return Supervisor(command, os.environ, grace_s=grace_s)
 
 
 def test_a_child_is_started_and_ended(tmp_path: Path) -> None:

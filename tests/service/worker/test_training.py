@@ -12,6 +12,7 @@ from capsules.artefact.file import Capsule, digest, dump, parse
 from capsules.backbones.base import LoadedBackbone
 from capsules.errors import OptionError, TrainingError, TrainingFault
 from capsules.executors.torch import TorchExecutor
+from capsules.training.finish import finish
 from capsules.training.run import Run
 from service.errors import Unprocessable
 from service.jobs.ledger import ClaimVoid
@@ -21,7 +22,6 @@ from service.jobs.tables import CheckpointRow
 from service.store.base import VersionRecord
 from service.store.errors import StoreUnavailable
 from service.store.sqlite import SqliteStore
-from service.worker import training as room
 from service.worker.training import Training, options, prove
 from tests.service.worker.conftest import TOKEN, Begin
 from tests.service.worker.samples import at_once, capsule_of, learned, measured, told
@@ -367,7 +367,6 @@ def test_a_capsule_that_does_not_do_what_it_recorded_is_not_registered(
     ledger: SqlLedger, tiny: LoadedBackbone, begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim, job = begin()
-    finish = room.finish
 
     def spoilt(*arguments: Any, **more: Any) -> Capsule:
         capsule = finish(*arguments, **more)
@@ -376,7 +375,7 @@ def test_a_capsule_that_does_not_do_what_it_recorded_is_not_registered(
             tensors=random_capsule(tiny.info, labels=2, scale=9.0).tensors,
         )
 
-    monkeypatch.setattr(room, "finish", spoilt)
+    monkeypatch.setattr("service.worker.training.finish", spoilt)
     with pytest.raises(Unprocessable) as refused:
         training(ledger, tiny, claim, job).train(at_once)
     assert refused.value.code == "golden_mismatch"

@@ -12,7 +12,7 @@ from service.jobs.sql import SqlLedger
 from service.settings import Settings, load_settings
 from service.store.errors import StoreUnavailable
 from service.store.sqlite import SqliteStore
-from service.worker.ending import FAILURE, SUCCESS, Ending
+from service.worker.ending import ANEW, FAILURE, SUCCESS, Ending
 from service.worker.identity import this_process
 from service.worker.trainer import trainer_for
 from service.worker.worker import Worker, database, tolerant
@@ -120,6 +120,19 @@ def test_one_that_lost_its_slot_ends_as_a_failure(
         worker.beat()
     assert worker.ending.wait() == FAILURE
     assert [log["event"] for log in logs] == ["slot_lost"]
+
+
+@pytest.mark.parametrize(("limit", "anew"), [("1GiB", True), (None, False)])
+def test_where_memory_is_limited_it_begins_anew_without_what_was_left_behind(
+    ledger: SqlLedger, store: SqliteStore, limit: str | None, anew: bool
+) -> None:
+    ending = Ending()
+    settings = load_settings(train_memory=limit)
+    with capture_logs() as logs:
+        Worker(settings, ledger, store, this_process(), ending).begin_anew()
+    ending.ask(SUCCESS)
+    assert ending.wait() == (ANEW if anew else SUCCESS)
+    assert [log["event"] for log in logs] == ["worker_begins_anew"] * anew
 
 
 def test_what_was_over_long_ago_is_forgotten(start: Callable[[], Worker]) -> None:

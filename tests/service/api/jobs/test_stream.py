@@ -24,6 +24,7 @@ SSE = {"Accept": "text/event-stream"}
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "TICK_S", 0.05)
+    monkeypatch.setattr(feed, "WAITING_S", 0.05)
     monkeypatch.setattr(feed, "STEP_S", 0.02)
 
 
@@ -132,13 +133,14 @@ def test_nothing_is_missed_however_often_the_connection_drops(
     assert json.loads(seen[-1].data)["status"] == "cancelled"
 
 
-def test_after_may_be_given_too_and_the_header_wins(client: httpx2.Client) -> None:
+def test_after_may_be_given_too_and_the_larger_counts(client: httpx2.Client) -> None:
     job = submitted(client)["id"]
     client.post(f"{JOBS}/{job}/cancel")
     with streaming(client, job, after="1", stream="true") as messages:
         assert numbers(list(messages)) == [2, 3]
-    with streaming(client, job, 2, after="0") as messages:
-        assert numbers(list(messages)) == [3]
+    for last, after in [(2, "0"), (1, "2")]:
+        with streaming(client, job, last, after=after) as messages:
+            assert numbers(list(messages)) == [3]
     with streaming(client, job, 3) as messages:
         assert [message.event for message in messages] == ["done"]
 
@@ -206,7 +208,7 @@ def test_a_client_that_resets_its_connection(site: Site, client: httpx2.Client) 
 def test_a_server_that_goes_ends_its_streams_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "TICK_S", 60.0)
+    monkeypatch.setattr(feed, "WAITING_S", 60.0)
     app = create_app(settings_for(tmp_path), build=with_engine(EdgeEngine()))
     ended: list[float] = []
     messages: list[object] = []
