@@ -19,6 +19,8 @@ IMAGE ?= capsule-server:local
 TORCH_VARIANT ?= auto
 TORCH_INDEX_URL ?=
 PYTEST_ARGS ?=
+# Processes that share the tests; 0 runs them in one, as a debugger wants.
+WORKERS ?= 2
 
 .PHONY: help
 help: ## List the verbs.
@@ -48,7 +50,7 @@ run: $(INSTALLED) ## Serve on $CAPSULE_HOST:$CAPSULE_PORT (127.0.0.1:8000), data
 
 .PHONY: test
 test: $(INSTALLED) ## Run the tests, but for the slow ones and those that need a GPU or PostgreSQL.
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-slow
 test-slow: $(INSTALLED) ## Run the slow tests.

@@ -10,11 +10,11 @@ from benchmarks.machine import describe_machine
 from benchmarks.result import Findings, Result, now
 
 BENCHMARKS = {
-    "co_training": "benchmarks.co_training",
     "engine_overhead": "benchmarks.engine_overhead",
     "http_overhead": "benchmarks.http_overhead",
     "startup_memory": "benchmarks.startup_memory",
     "training": "benchmarks.training",
+    "co_training": "benchmarks.co_training",
 }
 
 

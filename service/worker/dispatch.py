@@ -23,10 +23,12 @@ class Handed:
     Attributes:
         state: `waiting` for a process to take it; `taken` by one; `over`.
         since: when it came to be so.
+        here: whether it was this process, or an earlier one in its slot, that took it.
     """
 
     state: Literal["waiting", "taken", "over"]
     since: datetime
+    here: bool = False
 
 
 class Executor(Protocol):
@@ -83,16 +85,16 @@ def plan(
     for run in queued:
         if room <= 0:
             break
-        handed = known.get(run)
         if run in working:
             continue
+        handed = known.get(run)
         if handed is None:
             hand_over.append(run)
-        elif handed.state != "waiting":
-            if handed.since >= lost_before:
-                continue
+        elif handed.state != "waiting" and handed.since < lost_before:
             forget.append(run)
             hand_over.append(run)
+        elif handed.state == "over" or (handed.state == "taken" and not handed.here):
+            continue
         room -= 1
     return Plan(tuple(hand_over), tuple(forget))
 
@@ -128,12 +130,12 @@ class Dispatcher:
         Raises:
             StoreError: the ledger cannot be read.
         """
+        # In this order, in which a run goes from the queue to the executor and is worked on: whatever
+        # happens meanwhile, it is seen in one of the three.
+        queued = self.ledger.queued()[:LOOKED_AT]
         working = self.claims.runs()
         room = self.concurrency - len(working)
-        if room <= 0:
-            return
-        queued = self.ledger.queued()[:LOOKED_AT]
-        if not queued:
+        if not queued or room <= 0:
             return
         known = self.executor.known(queued)
         todo = plan(queued, known, working, room, stale_before(self.clock()))

@@ -115,7 +115,9 @@ class Workflows:
         by_id = {workflow_id(run): run for run in runs}
         found = DBOS.list_workflows(workflow_ids=list(by_id), load_input=False, load_output=False)
         return {
-            by_id[one.workflow_id]: handed(one.status, one.dequeued_at, one.updated_at)
+            by_id[one.workflow_id]: handed(
+                one.status, one.dequeued_at, one.updated_at, here=one.executor_id == self.slot
+            )
             for one in found
         }
 
@@ -178,12 +180,12 @@ def workflow_id(run: Run) -> str:
     return f"{job}.{number}"
 
 
-def handed(status: str, taken_ms: int | None, changed_ms: int | None) -> Handed:
+def handed(status: str, taken_ms: int | None, changed_ms: int | None, *, here: bool) -> Handed:
     """A workflow's status in the dispatcher's words."""
     if status in WAITING:
         return Handed("waiting", moment(changed_ms))
     if status == "PENDING":
-        return Handed("taken", moment(taken_ms))
+        return Handed("taken", moment(taken_ms), here)
     return Handed("over", moment(changed_ms))
 
 

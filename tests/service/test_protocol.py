@@ -195,8 +195,8 @@ def pieces(data: bytes, size: int) -> list[bytes]:
 
 
 def logged(logs: Sequence[MutableMapping[str, Any]], reply: Reply) -> Mapping[str, Any]:
-    """The only line on the request that a reply is for, once it is there."""
-    mine = {"event": "request", "request_id": reply.headers["x-request-id"]}
+    """The only line on a request with a reply's status, once it is there."""
+    mine = {"event": "request", "status": reply.status}
 
     def found() -> list[MutableMapping[str, Any]]:
         return [line for line in logs if mine.items() <= line.items()]

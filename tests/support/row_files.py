@@ -56,8 +56,8 @@ def four() -> bytes:
 
 
 def bomb(size: int) -> bytes:
-    """A small file of one row that is large once it is unpacked."""
-    return gzip.compress(b'{"text": "' + b"a" * size + b'", "label": "no"}\n')
+    """A small file of one row that is large once it is unpacked, the same bytes at any time."""
+    return gzip.compress(b'{"text": "' + b"a" * size + b'", "label": "no"}\n', mtime=0)
 
 
 def sha256(content: bytes) -> str:

@@ -99,6 +99,9 @@ def page(job: Job) -> RenderableType:
     if job.splits:
         parts.append(files_table(job))
         parts.append(classes_table(job))
+        more = len(labels_of(job)) - MAX_LABELS
+        if more > 0:
+            parts.append(f"and {count(more, 'more label')}; --json has all")
     parts += [cell(f"Left out: {one}") for one in left_out(job)]
     parts += [cell(f"Warning: {one}") for one in job.warnings]
     if job.metrics:
@@ -119,16 +122,18 @@ def files_table(job: Job) -> Table:
 
 def classes_table(job: Job) -> Table:
     """Rows of each label in each file; of many labels only the first."""
-    grid = Table(title="Labels", title_justify="left", caption_justify="left")
+    grid = Table(title="Labels", title_justify="left")
     for heading in ("label", *(split for split, _ in job.splits)):
         grid.add_column(cell(heading))
-    labels = list(dict.fromkeys(label for _, rows in job.splits for label in rows.classes))
-    if len(labels) > MAX_LABELS:
-        grid.caption = f"and {len(labels) - MAX_LABELS:,} more labels; --json has all"
-    for label in labels[:MAX_LABELS]:
+    for label in labels_of(job)[:MAX_LABELS]:
         numbers = (rows.classes.get(label, 0) for _, rows in job.splits)
         grid.add_row(cell(label), *(f"{number:,}" for number in numbers))
     return grid
+
+
+def labels_of(job: Job) -> list[str]:
+    """The labels of all files, those of the training rows first."""
+    return list(dict.fromkeys(label for _, rows in job.splits for label in rows.classes))
 
 
 def epochs_table(job: Job) -> Table:

@@ -1,4 +1,6 @@
 from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +14,7 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 A, B, C = ("a", 1), ("b", 1), ("c", 1)
 WAITING = Handed("waiting", NOW - timedelta(days=1))
 TAKEN = Handed("taken", NOW - timedelta(seconds=1))
+HERE = replace(TAKEN, here=True)
 LOST = Handed("taken", NOW - timedelta(seconds=30))
 OVER = Handed("over", NOW - timedelta(seconds=1))
 SETTLED = Handed("over", NOW - timedelta(seconds=30))
@@ -26,9 +29,13 @@ SETTLED = Handed("over", NOW - timedelta(seconds=30))
         ({}, (), 0, Plan()),
         ({A: WAITING}, (), 1, Plan()),
         ({A: WAITING}, (), 2, Plan((B,))),
-        # Being taken up elsewhere, or here: it takes no room of what is left.
+        # Being taken up elsewhere, or worked on: it takes no room of what is left.
         ({A: TAKEN}, (), 1, Plan((B,))),
         ({A: LOST}, (A,), 1, Plan((B,))),
+        # About to be worked on here.
+        ({A: HERE}, (), 1, Plan()),
+        ({A: HERE}, (), 2, Plan((B,))),
+        ({A: replace(LOST, here=True)}, (), 1, Plan((A,), (A,))),
         ({A: OVER}, (), 1, Plan((B,))),
         # The ledger never heard of it.
         ({A: LOST}, (), 1, Plan((A,), (A,))),
@@ -84,4 +91,21 @@ def test_what_is_not_queued_is_not_handed_over(ledger: SqlLedger, begin: Begin) 
     begin()
     executor = Executor()
     Dispatcher(ledger, executor, Claims(TOKEN), 1, lambda: NOW).dispatch()
+    assert executor.calls == []
+
+
+def test_a_job_that_is_taken_up_meanwhile_leaves_no_room(ledger: SqlLedger, submit: Submit) -> None:
+    """The queue was read before, and what is worked on after."""
+    first, _ = submit(), submit()
+    claims = Claims(TOKEN)
+    executor = Executor()
+
+    class Overtaken(SqlLedger):
+        def queued(self) -> list[tuple[str, int]]:
+            found = super().queued()
+            held.enter_context(claims.hold(first.id, 1))
+            return found
+
+    with ExitStack() as held:
+        Dispatcher(Overtaken(ledger.store), executor, claims, 1, lambda: NOW).dispatch()
     assert executor.calls == []

@@ -67,8 +67,8 @@ def start(
 
     def close() -> None:
         worker = running.pop()
-        worker.stop()
         worker.ending.begun.set()
+        worker.stop()
         assert worker.workflows is not None
         worker.workflows.close()
 
@@ -90,12 +90,15 @@ def test_jobs_are_taken_up_side_by_side_and_go_back_when_it_stops(
 ) -> None:
     worker = start()
     jobs = [submit() for _ in range(3)]
-    wait_for(lambda: len(worker.claims.runs()) == 2 and trainer.made == 1)
+    wait_for(lambda: ledger.counts()["running"] == 2)
     first, second, third = (ledger.get(job.id) for job in jobs)
     assert (first.status, second.status, third.status) == ("running", "running", "queued")
     worker.beat()
     assert ledger.get(first.id).status == "running"
 
+    # As the process does: nothing is handed over any more, then the slot is given back.
+    worker.ending.ask(SUCCESS)
+    worker.ending.wait()
     worker.stop()
     wait_for(lambda: not worker.claims.runs())
     stopped = ledger.get(first.id)
@@ -109,6 +112,7 @@ def test_jobs_are_taken_up_side_by_side_and_go_back_when_it_stops(
     trainer.go_on.set()
     wait_for(lambda: ledger.counts()["cancelled"] == 3)
     assert ledger.get(third.id).run == 1
+    assert trainer.made == 2, "once for each worker"
 
 
 def test_one_that_lost_its_slot_ends_as_a_failure(

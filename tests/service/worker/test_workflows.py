@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dbos import error as faults
 
 from service.store.errors import StoreUnavailable
 from service.worker import workflows as room
-from service.worker.dispatch import Run
+from service.worker.dispatch import Handed, Run
 from service.worker.workflows import Step, Workflows, WorkflowsUnavailable, handed, shown
 
 PATIENCE_S = 20.0
@@ -86,7 +87,8 @@ def test_a_run_is_done_step_by_step_once(
     workflows.hand_over(A)
     workflows.hand_over(A)
     wait_for(lambda: "broken" in done)
-    assert workflows.known([A])[A].state == "taken"
+    taken = workflows.known([A])[A]
+    assert (taken.state, taken.here) == ("taken", True)
     release.set()
     wait_for(lambda: workflows.known([A])[A].state == "over")
     assert done == ["ftjob-a.1", *["unsteady"] * 3, *["lost"] * room.ATTEMPTS, "broken", "end"]
@@ -161,14 +163,14 @@ def test_a_database_that_cannot_be_used_is_one_clear_sentence(
         ("MAX_RECOVERY_ATTEMPTS_EXCEEDED", "over"),
     ],
 )
-def test_states_in_the_dispatchers_words(status: str, state: str) -> None:
+def test_states_in_the_dispatchers_words(status: str, state: Any) -> None:
     since = {"waiting": 2, "taken": 1, "over": 2}[state]
-    found = handed(status, 1000, 2000)
-    assert (found.state, found.since) == (state, datetime.fromtimestamp(since, UTC))
+    found = handed(status, 1000, 2000, here=True)
+    assert found == Handed(state, datetime.fromtimestamp(since, UTC), state == "taken")
 
 
 def test_a_state_without_a_time_is_long_past() -> None:
-    assert handed("PENDING", None, None).since < datetime(1980, 1, 1, tzinfo=UTC)
+    assert handed("PENDING", None, None, here=True).since < datetime(1980, 1, 1, tzinfo=UTC)
 
 
 def test_passwords_are_not_shown() -> None:

@@ -86,7 +86,7 @@ def test_rows_in_json_are_taken(client: httpx2.Client) -> None:
     ("name", "media_type", "content"),
     [
         ("rows.NDJSON", "application/octet-stream", as_jsonl(ROWS)),
-        ("rows.json.gz", "application/gzip", gzip.compress(as_jsonl(ROWS))),
+        ("rows.json.gz", "application/gzip", gzip.compress(as_jsonl(ROWS), mtime=0)),
         ("rows.csv", "application/jsonl", as_csv(ROWS)),
         ("rows", "text/csv; charset=utf-8", as_csv(ROWS)),
         ("rows.dat", "application/x-ndjson", as_jsonl(ROWS)),

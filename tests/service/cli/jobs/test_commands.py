@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from service.cli.app import app
 from service.cli.jobs.following import Follower
+from service.cli.jobs.requests import Jobs
 from service.cli.jobs.upload import LARGE_BYTES
 from service.jobs.ledger import Ledger
 from service.jobs.records import Claim, JobError, Progress
@@ -107,9 +108,9 @@ def test_submit_tells_what_is_odd_about_the_rows(url, rows):
     told = result.stderr.splitlines()
     assert told
     assert all(line.startswith("warning: ") for line in told)
-    assert len(told) == len(
-        invoke_json("jobs", "show", result.stdout.strip(), "--url", url)["warnings"]
-    )
+    shown = invoke("jobs", "show", result.stdout.strip(), "--url", url).stdout.splitlines()
+    warnings = [line.split("\t")[1] for line in shown if line.startswith("warning\t")]
+    assert told == [f"warning: {warning}" for warning in warnings]
 
 
 def test_submit_on_a_terminal_says_how_to_follow(url, rows):
@@ -122,7 +123,10 @@ def test_submit_on_a_terminal_says_how_to_follow(url, rows):
 def test_submit_gzips_a_large_file(url, ledger, rows):
     data = rows.read_bytes()
     rows.write_bytes(data * (LARGE_BYTES // len(data) + 1))
-    facts = ledger.get(submit(url, rows)).files["train"]
+    given = ["--train", rows, "--task", "toy", "--url", url]
+    result = invoke("jobs", "submit", *given, terminal=True)
+    assert "uploading" in result.stderr
+    facts = ledger.get(result.stdout.strip()).files["train"]
     assert facts.name == f"{rows.name}.gz"
     assert facts.size < LARGE_BYTES / 10
     assert facts.rows == len(rows.read_bytes().splitlines())
@@ -135,6 +139,17 @@ def test_one_key_is_one_job(url, rows):
     assert submit(url, rows) != job
     again = ["--train", rows, "--task", "toy", "--epochs", "3", *key, "--url", url]
     refusal(invoke("jobs", "submit", *again), 1, "idempotency_key_reused")
+
+
+def test_an_interrupted_submission_can_be_repeated_under_its_key(url, rows, monkeypatch):
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Jobs, "submit", interrupted)
+    given = ["--train", rows, "--task", "toy", "--idempotency-key", "k1", "--url", url]
+    result = invoke("jobs", "submit", *given)
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert "add --idempotency-key k1" in result.stderr
 
 
 @pytest.mark.parametrize("key", ["", "a b", "é", "x" * 256])
@@ -278,6 +293,16 @@ def test_show(url, ledger):
         "train, line 3: the label",
     ):
         assert text in shown
+
+
+def test_of_many_labels_the_table_has_the_first(url, tmp_path):
+    rows = tmp_path / "rows.csv"
+    rows.write_text("text,label\n" + "".join(f"t{n},label-{n % 60:02}\n" for n in range(240)))
+    job = submit(url, rows)
+    shown = invoke("jobs", "show", job, "--url", url, terminal=True).stdout
+    assert "label-49" in shown
+    assert "label-50" not in shown
+    assert "and 10 more labels; --json has all" in shown
 
 
 def test_show_tells_how_far_a_job_is_and_why_it_failed(url, ledger):

@@ -188,7 +188,7 @@ def test_labels_without_rows_are_told(tmp_path: Path) -> None:
         (b'[{"text": "a", "label": "no"}]', JSONL, "unsupported_format", "one object a line"),
         (four().decode().encode("utf-16"), JSONL, "unreadable_file", "save it as UTF-8"),
         (b"\x1f\x8b" + four(), JSONL, "unreadable_file", "Send all of it, as UTF-8"),
-        (gzip.compress(four())[:-4], JSONL, "unreadable_file", "is broken after line"),
+        (gzip.compress(four(), mtime=0)[:-4], JSONL, "unreadable_file", "is broken after line"),
     ],
 )
 def test_rows_that_cannot_be_trained_on(
