@@ -27,7 +27,7 @@ VariantName = Literal[
 
 
 class TrainingConfig(BaseModel):
-    """One run's options; equal options, data and backbone give equal capsules.
+    """One run's options; equal options, data and backbone give equal tensors.
 
     Attributes:
         task: name of the task.

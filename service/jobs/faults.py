@@ -71,7 +71,7 @@ def idempotency_in_progress() -> Conflict:
     """The first submission under a key is still being validated."""
     return Conflict(
         f"{KEY}: the first submission under this key is still being validated; send it again in a "
-        "few seconds.",
+        "few seconds, or cancel that job.",
         code="idempotency_in_progress",
         field=KEY,
         retry_after=1,

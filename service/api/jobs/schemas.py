@@ -7,6 +7,7 @@ from fastapi import Header, Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from capsules.artefact.manifest import telling
 from service.jobs.records import EventType, Level, Status
 from service.jobs.spec import JobSpec
 
@@ -129,6 +130,7 @@ LastEventId = Annotated[
 IdempotencyKey = Annotated[
     str | None,
     Field(pattern="^[!-~]{1,255}$"),
+    telling("give 1 to 255 visible ASCII characters, without spaces"),
     Header(
         alias="Idempotency-Key",
         description="The same request under the same key gives the same job, however often it is "

@@ -45,6 +45,8 @@ def make_run(tiny: LoadedBackbone, train: Dataset, validation: Dataset) -> MakeR
         kind: type[Run] = Run,
         loaded: LoadedBackbone = tiny,
         checkpoint_path: Any = None,
+        keeper: Any = None,
+        heed: Any = lambda: None,
         watcher: Any = None,
         learner: Any = None,
         **options: Any,
@@ -55,6 +57,8 @@ def make_run(tiny: LoadedBackbone, train: Dataset, validation: Dataset) -> MakeR
             config,
             *rows,
             checkpoint_path=checkpoint_path,
+            keeper=keeper,
+            heed=heed,
             watcher=watcher,
             learner=None if learner is None else learner(loaded, config, rows[0].labels),
         )

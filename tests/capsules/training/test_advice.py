@@ -64,3 +64,54 @@ def test_no_checkpoint_is_named_where_there_is_none(
         with pytest.raises(TrainingError) as stopped:
             run.run()
         assert "checkpoint" not in stopped.value.message
+
+
+class Kept:
+    """A keeper whose run cannot be changed, only submitted again."""
+
+    name = "What was kept"
+    to_start_over = "Submit it again."
+    to_change = ""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+
+    def load(self) -> bytes | None:
+        return self.data
+
+    def save(self, data: bytes) -> None:
+        self.data = data
+
+
+@pytest.mark.parametrize("spoil", [diverge, run_out_of_memory])
+def test_a_keeper_elsewhere_has_its_own_advice(make_run: MakeRun, spoil) -> None:
+    keeper = Kept()
+    run = make_run(keeper=keeper)
+    run.epoch()
+    assert make_run(keeper=keeper).reports == run.reports
+    spoil(run)
+    with pytest.raises(TrainingError) as stopped:
+        run.run()
+    assert "first" not in stopped.value.message
+    with pytest.raises(TrainingError, match=r"Submit it again, or repeat the run that wrote it"):
+        make_run(keeper=keeper, seed=1)
+
+
+def test_it_can_be_interrupted_between_batches_of_validation(make_run: MakeRun) -> None:
+    asked: list[int] = []
+
+    class Interruption(BaseException):
+        pass
+
+    def heed() -> None:
+        asked.append(1)
+        if len(asked) == 3:
+            raise Interruption
+
+    run = make_run(heed=heed, keeper=Kept())
+    run.epoch()
+    run.epoch()
+    assert len(asked) == 2
+    with pytest.raises(Interruption):
+        run.epoch()
+    assert len(run.reports) == 2

@@ -2,6 +2,7 @@ import gzip
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -144,3 +145,17 @@ def test_a_process_that_fails_tells_the_log_alone(
     with capture_logs() as logs, pytest.raises(InternalError, match="look into its log"):
         examination(large).run()
     assert logs[0]["status"] == 1
+
+
+def test_a_process_ends_once_nobody_reads_what_it_finds() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "service.jobs.intake"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdout.close()
+        # Its input stays open, so that there is nothing else it would end for.
+        assert child.wait(30) == 1
