@@ -82,6 +82,7 @@ class DataFault(StrEnum):
     TOO_MANY_ROWS = "too_many_rows"
     LENGTH_MISMATCH = "length_mismatch"
     SPLIT_TOO_SMALL = "split_too_small"
+    UNMEASURED_LABEL = "unmeasured_label"
 
 
 class TrainingFault(StrEnum):

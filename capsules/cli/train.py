@@ -25,7 +25,7 @@ from capsules.cli.failure import INTERRUPTED, CommandError, UsageError
 from capsules.cli.output import Output, count, pairs_table, say
 from capsules.cli.progress import TrainingBar
 from capsules.cli.values import label_and_word, layer_choice, shown
-from capsules.data.base import Dataset
+from capsules.data.base import Dataset, require_measured
 from capsules.data.split import split
 from capsules.errors import ArtefactError, TrainingFault
 from capsules.evaluation.metrics import Report
@@ -181,6 +181,7 @@ def read_splits(request: Training, config: TrainingConfig) -> Splits:
         train, validation = parts.train, parts.validation
     test = None if request.test is None else reader.read(request.test, labels=labels)
     bad_rows += 0 if test is None else test.bad_rows
+    require_measured(train.counts(), validation.counts())
     warn_of_contradictions(train)
     warn_of_overlap(train, validation, "validation")
     if test is not None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from capsules.core import Example
@@ -11,6 +11,9 @@ from capsules.errors import DataError, DataFault
 
 # The reason of a row without content, in every format.
 BLANK = "blank line"
+
+MISSING = "is missing"
+"""How the reason ends for a row that lacks a field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,28 @@ class Dataset:
                 code=DataFault.SPLIT_TOO_SMALL,
                 field="validation",
             )
+
+
+def require_measured(trained: Mapping[str, int], validated: Mapping[str, int]) -> None:
+    """Refuse rows to validate on that lack a label which is trained.
+
+    Args:
+        trained: rows by label that are learned from.
+        validated: rows by label that the best epoch is chosen by.
+
+    Raises:
+        DataError: naming the first such label.
+    """
+    missing = sorted(label for label, rows in trained.items() if rows and not validated.get(label))
+    if missing:
+        others = f", and {len(missing) - 1} more have none" if len(missing) > 1 else ""
+        raise DataError(
+            f"The label {missing[0]!r} has training rows and no validation row{others}, so that"
+            " nothing would tell how well it is learned; give each label two rows or more, one of"
+            " them to validate on, or leave its rows out.",
+            code=DataFault.UNMEASURED_LABEL,
+            field="validation",
+        )
 
 
 def digest_of(examples: Iterable[Example]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from capsules.core import Example
-from capsules.data.base import BLANK, Dataset, RowProblem
+from capsules.data.base import BLANK, MISSING, Dataset, RowProblem
 from capsules.data.limits import Limits
 from capsules.errors import DataError, DataFault
 
@@ -64,7 +64,7 @@ class Collector:
             DataError: too many rows are bad, or none is usable.
         """
         if self._bad_rows > self._limits.allowed(self._rows):
-            raise self._too_many_bad()
+            raise self._misnamed() or self._too_many_bad()
         if not self._examples:
             raise DataError(
                 f"{self._source} has no usable row; give rows with a text and a label.",
@@ -84,6 +84,18 @@ class Collector:
             self._problems.append(problem)
         if self._limits.exhausted(self._bad_rows):
             raise self._too_many_bad()
+
+    def _misnamed(self) -> BadRowsError | None:
+        """The error for a field that no row has, which is no fault of the rows."""
+        reasons = {problem.reason for problem in self._problems}
+        reason = next(iter(reasons))
+        if self._examples or len(reasons) > 1 or not reason.endswith(MISSING):
+            return None
+        return BadRowsError(
+            f"{self._source}: none of the {self._rows:,} rows can be used: {reason}; check the names"
+            " in `template` and `label_field` against those of the rows.",
+            self._problems,
+        )
 
     def _too_many_bad(self) -> BadRowsError:
         reported = "\n".join(f"  {problem}" for problem in self._problems)

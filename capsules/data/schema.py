@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from capsules.core import MAX_LABEL_CHARACTERS, Example
-from capsules.data.base import RowProblem
+from capsules.data.base import MISSING, RowProblem
 from capsules.errors import OptionError
 from capsules.labels import is_blank
 
@@ -84,7 +84,7 @@ class RowSchema:
         elif isinstance(value, int):
             value = str(value)
         if value is None:
-            return "", f"no label: field {name!r} is missing"
+            return "", f"no label: field {name!r} {MISSING}"
         if not isinstance(value, str):
             return "", f"label {name!r} is {json_type(value)}, not a string, integer or boolean"
         label = value.strip()
@@ -104,7 +104,7 @@ class RowSchema:
 def input_fault(name: str, value: object) -> str | None:
     """Why `value` cannot be the input `name`, or None."""
     if value is None:
-        return f"field {name!r} is missing"
+        return f"field {name!r} {MISSING}"
     if not isinstance(value, str):
         return f"field {name!r} is {json_type(value)}, not a string"
     if not value or value.isspace():

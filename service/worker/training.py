@@ -260,9 +260,8 @@ def prepare(
             watcher=reporter,
             heed=reporter.pulse,
         )
+    # Raised for a checkpoint alone.
     except TrainingError as error:
-        if error.code != TrainingFault.CHECKPOINT_MISMATCH:
-            raise
         raise TrainingError(
             "The job began on another backbone or under another release, and cannot go on after "
             "its last finished epoch here. Submit it again; or have the server started with what "

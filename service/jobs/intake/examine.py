@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from capsules.data.base import Dataset
+from capsules.data.base import Dataset, require_measured
 from capsules.data.collector import BadRowsError
 from capsules.data.duplicates import duplicates, overlap
 from capsules.data.limits import Limits
@@ -56,6 +56,7 @@ def examined(files: Mapping[Split, RowFile], demands: Demands) -> Findings:
     for split, file in files.items():
         if split != "train":
             sets[split], facts[split] = examine_other(split, file, train, demands)
+    check_measured(train, sets.get("validation"))
     return Findings(
         labels=train.labels,
         facts=facts,
@@ -142,6 +143,25 @@ def check_divisible(train: Dataset, *, alone: bool) -> None:
     except DataError as error:
         field = "validation" if error.code == DataFault.SPLIT_TOO_SMALL else "train"
         raise Refusal(Refused(error.code, error.message, field)) from error
+
+
+def check_measured(train: Dataset, validation: Dataset | None) -> None:
+    """Refuse rows of which some label would have none to validate on.
+
+    Args:
+        train: the training rows.
+        validation: those to validate on; None where they are taken from these.
+
+    Raises:
+        Refusal: naming the label.
+    """
+    counts = train.counts()
+    # Of two rows or more, one is set aside.
+    others = {label: rows - 1 for label, rows in counts.items()}
+    try:
+        require_measured(counts, others if validation is None else validation.counts())
+    except DataError as error:
+        raise Refusal(Refused(error.code, error.message, error.field)) from error
 
 
 def facts_of(file: RowFile, rows: Dataset) -> DataFacts:

@@ -278,6 +278,19 @@ def test_data_that_cannot_be_used_fails(content, code, data, options):
     refusal(invoke("train", data, *options), 1, code)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_label_without_a_row_to_validate_on_is_refused(apart, data, options):
+    rare = {"text": "w1 w2", "label": "rare"}
+    data.write_bytes(as_jsonl([*rows(60), rare]))
+    given = list(options)
+    if apart:
+        Path("validation.jsonl").write_bytes(as_jsonl(rows(10, first=100)))
+        given += ["--validation", "validation.jsonl"]
+    told = refusal(invoke("train", data, *given), 1, "unmeasured_label")
+    assert "The label 'rare' has training rows and no validation row" in told
+    assert not Path("parity.safetensors").exists()
+
+
 @pytest.mark.parametrize("option", ["DATA", "--validation", "--test"])
 def test_a_file_that_is_not_there_is_wrong_usage(option, data, options):
     given = ["train", "none.jsonl"] if option == "DATA" else ["train", data, option, "none.jsonl"]

@@ -310,3 +310,21 @@ def test_research_data_has_its_documented_sizes(name, sizes, labels):
     assert tuple(len(dataset) for dataset in datasets) == sizes
     assert [dataset.bad_rows for dataset in datasets] == [0, 0, 0]
     assert {len(dataset.labels) for dataset in datasets} == {labels}
+
+
+@pytest.mark.parametrize(
+    ("field", "label_field", "lacking"),
+    [("nope", "label", "field 'nope' is missing"), ("text", "nope", "no label: field 'nope'")],
+)
+def test_a_name_that_no_row_has_is_told_once(
+    tmp_path: Path, field: str, label_field: str, lacking: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a", "label": "x"}\n' * 30)
+    with pytest.raises(DataError) as caught:
+        load(path, fields=[field], label_field=label_field)
+    message = caught.value.message
+    assert "none of the 30 rows can be used" in message
+    assert lacking in message
+    assert message.count("nope") == 1
+    assert "`template` and `label_field`" in message

@@ -60,9 +60,14 @@ def trainer(ledger: SqlLedger) -> Sluggish:
 
 @pytest.fixture
 def start(
-    settings: Settings, ledger: SqlLedger, store: SqliteStore, trainer: Sluggish
+    settings: Settings,
+    ledger: SqlLedger,
+    store: SqliteStore,
+    trainer: Sluggish,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[[], Worker]]:
-    """Starts workers, one after the other."""
+    """Starts workers, one after the other, whose hearts beat when a test has them do so."""
+    monkeypatch.setattr("service.worker.worker.BEAT_S", 3600.0)
     running: list[Worker] = []
 
     def close() -> None:

@@ -56,7 +56,7 @@ def test_submit_writes_the_id_of_the_job(url, ledger, rows):
 
 def test_submit_passes_every_option_on(url, ledger, rows):
     other = rows.with_name("other.csv")
-    other.write_text("label,text\nfood,Peel it.\nweather,Will it thaw?\n")
+    other.write_text("label,text\nfood,Peel it.\nweather,Will it thaw?\ntravel,Which gate?\n")
     files = ["--validation", other, "--test", other]
     options = (
         "--template 'text: {text}' --label-field label --labels food,weather,travel,other "

@@ -79,11 +79,11 @@ def test_labels_that_were_asked_for_keep_their_order(tmp_path: Path) -> None:
 def test_all_splits_are_under_the_labels_of_the_training_rows(tmp_path: Path) -> None:
     contents: dict[Split, bytes] = {
         "train": four(),
-        "validation": labelled(("e", "yes")),
+        "validation": labelled(("e", "yes"), ("h", "no")),
         "test": labelled(("f", "no"), ("g", "no")),
     }
     findings = found(tmp_path, contents)
-    assert findings.facts["validation"].classes == {"no": 0, "yes": 1}
+    assert findings.facts["validation"].classes == {"no": 1, "yes": 1}
     assert findings.facts["test"].classes == {"no": 2, "yes": 0}
     assert len(unpack(findings.packed["test"], labels=findings.labels)) == 2
 
@@ -91,8 +91,21 @@ def test_all_splits_are_under_the_labels_of_the_training_rows(tmp_path: Path) ->
 def test_with_validation_rows_nothing_has_to_be_split(tmp_path: Path) -> None:
     train = labelled(("a", "no"), ("b", "yes"))
     assert refused(tmp_path, {"train": train}).code == "split_too_small"
-    findings = found(tmp_path, {"train": train, "validation": labelled(("c", "yes"))})
+    validation = labelled(("c", "yes"), ("d", "no"))
+    findings = found(tmp_path, {"train": train, "validation": validation})
     assert findings.facts["train"].rows == 2
+
+
+def test_every_label_has_a_row_to_validate_on(tmp_path: Path) -> None:
+    rows = [(f"{label} {number}", label) for label in ("a", "b") for number in range(5)]
+    single = refused(tmp_path, {"train": labelled(*rows, ("c", "c"))})
+    assert (single.code, single.field) == ("unmeasured_label", "validation")
+    assert single.message.startswith("The label 'c' has training rows and no validation row, so")
+    contents: dict[Split, bytes] = {"train": labelled(*rows), "validation": labelled(("x", "a"))}
+    missing = refused(tmp_path, contents)
+    assert missing.message.startswith("The label 'b' has")
+    both: dict[Split, bytes] = {**contents, "validation": labelled(("x", "a"), ("y", "b"))}
+    assert found(tmp_path, both).facts["validation"].rows == 2
 
 
 def test_two_thousand_labels_are_taken(tmp_path: Path) -> None:
@@ -145,7 +158,7 @@ def test_contradictions_and_repetitions_are_told(tmp_path: Path) -> None:
     )
     assert repetition.startswith("3 rows of train repeat earlier ones, so some of those set aside")
     # Rows of its own for validation are not trained on, whatever repeats.
-    alone = found(tmp_path, {"train": content, "validation": labelled(("d", "no"))})
+    alone = found(tmp_path, {"train": content, "validation": labelled(("d", "no"), ("e", "yes"))})
     assert alone.warnings == (contradiction,)
 
 
