@@ -1,12 +1,14 @@
 """The attention map of a set: the capsule beside a single soft prompt, on one of its texts."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from capsules.analysis.attention import attention
 from capsules.analysis.figure import draw
-from capsules.artefact.file import read
+from capsules.artefact.file import Capsule, read
 from capsules.backbones.base import LoadedBackbone
 from capsules.core import Example
+from capsules.data.base import Dataset
 from capsules.reproduce.journal import Journal
 from capsules.reproduce.splits import Source
 
@@ -35,17 +37,31 @@ def draw_attention(source: Source, loaded: LoadedBackbone, journal: Journal) -> 
     shared = sorted(set.intersection(*seeds))
     if not shared:
         return None
-    text = shortest(source).inputs
-    maps = {
-        title: attention(loaded, read(journal.capsule((source.task.name, method, shared[0]))), text)
-        for method, title in TITLES.items()
+    capsules = {
+        method: read(journal.capsule((source.task.name, method, shared[0]))) for method in TITLES
     }
     path = journal.folder / f"attention-{source.task.name}.png"
-    draw(maps, path)
+    draw_maps(source, loaded, capsules, path)
     return path
+
+
+def draw_maps(
+    source: Source, loaded: LoadedBackbone, capsules: Mapping[str, Capsule], path: Path
+) -> None:
+    """Draw the maps of trained capsules, by method, on the set's shortest test text.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    text = shortest(source).inputs
+    draw({TITLES[name]: attention(loaded, one, text) for name, one in capsules.items()}, path)
 
 
 def shortest(source: Source) -> Example:
     """The test row with the fewest characters."""
-    rows = source.validation if source.test is None else source.test
-    return min(rows, key=lambda row: sum(map(len, row.inputs.values())))
+    return min(tested(source), key=lambda row: sum(map(len, row.inputs.values())))
+
+
+def tested(source: Source) -> Dataset:
+    """The rows that nothing was chosen by."""
+    return source.validation if source.test is None else source.test

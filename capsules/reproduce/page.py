@@ -10,6 +10,8 @@ from capsules.reproduce.summary import cells, paired
 from capsules.reproduce.table import details, differences, markdown, notes, scores, skipped
 
 INSTANCE = "task-only"
+# Stands for the folder of the sets, which is wherever the reader has it.
+DATA = "DATA"
 
 
 def summary(rows: Sequence[Row], skips: Sequence[Skip]) -> str:
@@ -31,14 +33,19 @@ def summary(rows: Sequence[Row], skips: Sequence[Skip]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def section(rows: Sequence[Row]) -> str:
-    """Scores, figures, where they come from, and how to get them again."""
+def section(rows: Sequence[Row], name: str | None = None) -> str:
+    """Scores, figures, where they come from, and how to get them again.
+
+    Args:
+        rows: the runs of one configuration.
+        name: what other parts of the page call them, if anything.
+    """
     found = cells(rows)
     backbone, settings = rows[0].configuration.backbone, rows[0].configuration.settings
     tokens = "one capsule token" if settings.length == 1 else f"{settings.length} capsule tokens"
     return "\n\n".join(
         [
-            f"### {backbone.id}",
+            f"### {backbone.id}" if name is None else f"### {name}: {backbone.id}",
             f"Up to {settings.epochs} epochs, stopped after {settings.patience} without a better "
             f"validation accuracy; {settings.batch_size} rows a step; {tokens} a layer; "
             f"at most {settings.max_length} tokens. Test scores, mean ± deviation over seeds:",
@@ -54,14 +61,15 @@ def section(rows: Sequence[Row]) -> str:
 def provenance(rows: Sequence[Row]) -> str:
     """Where, when and with what the runs were made."""
     places = dict.fromkeys(
-        f"{row.machine.device} ({row.machine.cores} cores, {row.machine.threads} threads), "
+        f"{row.machine.device} ({counted(row.machine.cores, 'core')}, "
+        f"{counted(row.machine.threads, 'thread')}), "
         f"{row.machine.system}, Python {row.machine.python}, "
         + ", ".join(f"{name} {version}" for name, version in row.machine.packages.items())
         for row in rows
     )
     days = sorted({f"{row.recorded_at:%Y-%m-%d}" for row in rows})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return f"{len(rows):,} runs, {when}, on {'; '.join(places)}."
+    return f"{counted(len(rows), 'run')}, {when}, on {'; '.join(places)}."
 
 
 def commands(rows: Sequence[Row]) -> list[str]:
@@ -92,6 +100,7 @@ def options(rows: Sequence[Row]) -> str:
     ]
     return " ".join(
         [
+            f"--data {DATA}",
             f"--backbone {backbone.specification}",
             f"--epochs {settings.epochs}",
             f"--patience {settings.patience}",
@@ -103,6 +112,11 @@ def options(rows: Sequence[Row]) -> str:
             *own,
         ]
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def listed(numbers: Sequence[float]) -> str:

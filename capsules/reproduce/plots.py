@@ -16,6 +16,9 @@ BAR_IN = 0.28
 COLUMNS = 3
 LEGEND_COLUMNS = 5
 DPI = 110
+# Methods that train equally many parameters are set apart by this factor, or their dots hide.
+APART = 1.05
+MARKERS = "osD^v<>Pp*"
 
 
 def draw(cells: Sequence[Cell], folder: Path, prefix: str = "") -> list[Path]:
@@ -52,17 +55,17 @@ def parameters(cells: Sequence[Cell]) -> Figure:
     figure, panels = grid(cells, PANEL_IN)
     shown = {}
     for axes, here in panels:
-        for one in here:
+        for one, place in zip(here, places(here), strict=True):
             shown[one.method] = axes.errorbar(
-                one.trainable_parameters,
+                place,
                 one.mean,
                 yerr=one.deviation,
-                fmt="o",
+                fmt=marker(one.method),
                 capsize=3,
                 color=colour(one.method),
             ).lines[0]
         axes.set_xscale("log")
-        axes.set_xlabel("trainable parameters")
+        axes.set_xlabel("trainable parameters (equal ones set apart)")
         axes.set_ylabel(f"test {NAMES[here[0].metric]}")
         axes.grid(alpha=0.3)
     figure.legend(
@@ -105,6 +108,24 @@ def grid(cells: Sequence[Cell], height: float) -> tuple[Figure, list[tuple[Axes,
         one.set_title(task)
         panels.append((one, [cell for cell in cells if cell.task == task]))
     return figure, panels
+
+
+def places(cells: Sequence[Cell]) -> list[float]:
+    """Where the methods of one set stand: their parameters, equal ones set apart around them."""
+    groups: dict[int, list[str]] = {}
+    for one in cells:
+        groups.setdefault(one.trainable_parameters, []).append(one.method)
+    found = []
+    for one in cells:
+        group = groups[one.trainable_parameters]
+        step = group.index(one.method) - (len(group) - 1) / 2
+        found.append(one.trainable_parameters * APART**step)
+    return found
+
+
+def marker(method: str) -> str:
+    """The same for a method in every panel."""
+    return MARKERS[list(METHODS).index(method)]
 
 
 def colour(method: str) -> str:

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from capsules.errors import DataError, DataFault
-from capsules.reproduce.claims import all_pairs, as_lines, claims, conclusion
+from capsules.reproduce.claims import Files, all_pairs, as_lines, claims, conclusion
+from capsules.reproduce.insight import Insight
+from capsules.reproduce.inspection import attention_image, read_insights
 from capsules.reproduce.journal import read_rows
 from capsules.reproduce.page import INSTANCE, section
 from capsules.reproduce.plots import draw
 from capsules.reproduce.record import Row
 from capsules.reproduce.summary import cells
-from capsules.reproduce.table import differences, markdown
+from capsules.reproduce.table import differences, layers, markdown
 
 DOCUMENT = "results.md"
 RESULTS = "results"
@@ -34,12 +36,14 @@ def write_report(docs: Path) -> list[Path]:
             page has no place for a part.
         OSError: the page cannot be read or written.
     """
-    files = read_files(docs / RESULTS)
+    files, insights = read_files(docs / RESULTS), read_insights(docs / RESULTS)
     written = []
     for stem, rows in files.items():
         written += draw(cells(rows), docs / IMAGES, prefix=f"results-{stem}-")
     page = docs / DOCUMENT
-    page.write_text(insert(page.read_text(encoding="utf-8"), parts(files)), encoding="utf-8")
+    page.write_text(
+        insert(page.read_text(encoding="utf-8"), parts(files, insights)), encoding="utf-8"
+    )
     return [*written, page]
 
 
@@ -62,18 +66,41 @@ def read_files(folder: Path) -> dict[str, list[Row]]:
     return found
 
 
-def parts(files: Mapping[str, Sequence[Row]]) -> dict[str, str]:
+def parts(files: Files, insights: Mapping[str, Sequence[Insight]]) -> dict[str, str]:
     """The generated parts of the page by name."""
     rows = [row for group in files.values() for row in group]
     if not rows:
-        return dict.fromkeys(("instance term", "claims", "runs"), NOTHING)
-    pairs = all_pairs(rows, INSTANCE)
+        return dict.fromkeys(("instance term", "inside", "claims", "runs"), NOTHING)
+    pairs = all_pairs(files, INSTANCE)
     table = [markdown(differences(pairs))] if pairs else []
     return {
         "instance term": "\n\n".join([conclusion(pairs), *table]),
-        "claims": markdown(as_lines(claims(rows))),
-        "runs": "\n\n".join(f"{section(group)}\n\n{images(stem)}" for stem, group in files.items()),
+        "claims": markdown(as_lines(claims(files))),
+        "inside": "\n\n".join(
+            inside(stem, one) for stem, group in insights.items() for one in group
+        )
+        or NOTHING,
+        "runs": "\n\n".join(
+            f"{section(group, stem)}\n\n{images(stem)}" for stem, group in files.items()
+        ),
     }
+
+
+def inside(stem: str, one: Insight) -> str:
+    """What was seen inside the backbone on one set."""
+    return "\n\n".join(
+        [
+            f"### {one.task} ({stem})",
+            f"Seed {one.seed}, {one.backbone}, {one.texts:,} test texts. The capsule answers "
+            f"{one.accuracy:.3f} of them rightly, and {one.fixed_accuracy:.3f} where every text "
+            "gets the average mean in place of its own, without training anew; "
+            f"{one.same_answers:,} of the {one.texts:,} answers are the same. "
+            f"{INSTANCE} answers {one.task_only_accuracy:.3f} rightly.",
+            markdown(layers(one)),
+            f"![{one.task} ({stem}): attention to and from the capsule]"
+            f"({IMAGES}/{attention_image(stem, one.task)})",
+        ]
+    )
 
 
 def images(stem: str) -> str:

@@ -16,7 +16,10 @@ from capsules.reproduce.suite import SUITES
 CONFIDENCE = 0.95
 ORDER = [task.name for tasks in SUITES.values() for task in tasks]
 
-Verdict = Literal["helps", "hurts", "undecided", "one seed"]
+# What rounding leaves of a difference that is none.
+ROUNDING = 1e-9
+
+Verdict = Literal["helps", "hurts", "undecided", "equal", "one seed"]
 
 
 class Cell(Record):
@@ -82,7 +85,8 @@ class Paired(Record):
         differences: of the test scores, in the order of the seeds.
         one_row: what a single test row weighs in accuracy; no smaller difference can be seen.
         low: lower end of the 95 % interval of the mean difference, by Student's t over the seeds;
-            None for a single seed.
+            but at least one test row to either side, since seeds that happen to agree are no proof
+            against a single row; None for a single seed.
         high: upper end.
     """
 
@@ -107,9 +111,11 @@ class Paired(Record):
         """Whether the one is better, as far as these seeds tell."""
         if self.low is None or self.high is None:
             return "one seed"
-        if self.low > 0:
+        if not any(self.differences):
+            return "equal"
+        if self.low > ROUNDING:
             return "helps"
-        return "hurts" if self.high < 0 else "undecided"
+        return "hurts" if self.high < -ROUNDING else "undecided"
 
 
 def cells(rows: Iterable[Row]) -> list[Cell]:
@@ -171,27 +177,28 @@ def pair(
         by_key[task, method, seed].test.score - by_key[task, against, seed].test.score
         for seed in seeds
     ]
-    low, high = interval(differences)
+    one_row = 1 / by_key[task, method, seeds[0]].test.rows
+    low, high = interval(differences, least=one_row)
     return Paired(
         task=task,
         method=method,
         against=against,
         seeds=tuple(seeds),
         differences=tuple(differences),
-        one_row=1 / by_key[task, method, seeds[0]].test.rows,
+        one_row=one_row,
         low=low,
         high=high,
     )
 
 
-def interval(values: Sequence[float]) -> tuple[float, float] | tuple[None, None]:
-    """The 95 % interval of a mean, ``m ± t s / sqrt(n)``; none for a single value."""
+def interval(values: Sequence[float], *, least: float) -> tuple[float, float] | tuple[None, None]:
+    """The 95 % interval of a mean, ``m ± max(t s / sqrt(n), least)``; none for a single value."""
     count = len(values)
     if count < 2:
         return None, None
     mean = statistics.fmean(values)
     quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1))
-    half = quantile * statistics.stdev(values) / math.sqrt(count)
+    half = max(quantile * statistics.stdev(values) / math.sqrt(count), least)
     return mean - half, mean + half
 
 

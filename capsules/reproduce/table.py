@@ -7,6 +7,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from capsules.reproduce.insight import Insight
 from capsules.reproduce.metric import NAMES
 from capsules.reproduce.record import Skip
 from capsules.reproduce.summary import Cell, Paired
@@ -96,6 +97,32 @@ def differences(pairs: Sequence[Paired]) -> Lines:
             one.verdict,
         ]
         for one in pairs
+    ]
+    return head, body
+
+
+def layers(one: Insight) -> Lines:
+    """What was seen inside each layer that a capsule enters."""
+    head = [
+        "layer",
+        "attention to the capsule",
+        "to task-only",
+        "norm of p",
+        "of task-only's p",
+        "norm of the average mean",
+        "spread of the mean between texts",
+    ]
+    body = [
+        [
+            str(layer.layer),
+            f"{layer.attention:.3f}",
+            f"{layer.attention_task_only:.3f}",
+            f"{layer.vector:.2f}",
+            f"{layer.vector_task_only:.2f}",
+            f"{layer.mean:.2f}",
+            f"{layer.spread:.2f}",
+        ]
+        for layer in one.layers
     ]
     return head, body
 

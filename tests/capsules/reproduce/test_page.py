@@ -24,6 +24,17 @@ def test_days_and_machines_are_all_named(make_row):
     assert "Abacus 5" in text
 
 
+def test_one_of_anything_is_told_as_one(make_row):
+    row = make_row()
+    machine = row.machine.model_copy(update={"threads": 1, "cores": 1})
+    text = provenance([row.model_copy(update={"machine": machine})])
+    assert text.startswith("1 run, 2026-03-01, on Abacus 5 (1 core, 1 thread), Linux")
+
+
+def test_section_may_have_a_name(make_row):
+    assert section([make_row()], "short").startswith("### short: tiny/encoder\n")
+
+
 def test_commands_make_the_same_runs(make_row):
     rows = [make_row("cb", "capsule", seed) for seed in range(3)]
     rows += [make_row("cb", "lora", seed, rates=(0.001, 0.01)) for seed in range(3)]
@@ -36,6 +47,7 @@ def test_commands_make_the_same_runs(make_row):
         "--tasks": "cb",
         "--methods": "capsule,lora",
         "--seeds": "3",
+        "--data": "DATA",
         "--backbone": "embedded",
         "--epochs": "3",
         "--patience": "5",

@@ -1,8 +1,10 @@
 import matplotlib.image as images
+import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
 
-from capsules.reproduce.plots import draw, parameters, time
+from capsules.reproduce.method import METHODS
+from capsules.reproduce.plots import draw, marker, parameters, places, time
 from capsules.reproduce.summary import cells
 
 
@@ -37,6 +39,22 @@ def test_parameters_have_a_panel_a_set_and_a_legend_of_all_methods(found):
     assert figure.axes[0].get_xscale() == "log"
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == ["capsule", "linear-head", "lora"]
+
+
+def test_methods_of_equal_parameters_do_not_hide_each_other(make_row):
+    names = ("capsule", "task-only", "lora")
+    cells_ = cells([make_row("cb", name) for name in names])
+    capsule, task_only, lora = places(cells_)
+    assert capsule < 3_000 < task_only
+    assert capsule * task_only == pytest.approx(3_000**2)
+    assert lora == 60_000
+    lines = parameters(cells_).axes[0].lines
+    dots = {str(line.get_marker()): np.asarray(line.get_xdata()).tolist() for line in lines}
+    assert [dots[marker(name)] for name in names] == [[capsule], [task_only], [lora]]
+
+
+def test_every_method_has_a_marker_of_its_own():
+    assert len({marker(name) for name in METHODS}) == len(METHODS)
 
 
 def test_time_has_a_bar_a_method(found):

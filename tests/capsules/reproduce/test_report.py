@@ -4,6 +4,7 @@ import pytest
 
 from capsules.errors import DataError
 from capsules.reproduce.__main__ import main
+from capsules.reproduce.inspection import attention_image, read_insights
 from capsules.reproduce.page import section
 from capsules.reproduce.report import (
     BEGIN,
@@ -18,7 +19,7 @@ from capsules.reproduce.report import (
 )
 
 ROOT = Path(__file__).resolve().parents[3]
-NAMES = ("instance term", "claims", "runs")
+NAMES = ("instance term", "inside", "claims", "runs")
 PLACES = "".join(f"## {name}\n{BEGIN.format(name=name)}\nold\n{END}\n" for name in NAMES)
 
 
@@ -40,8 +41,9 @@ def test_runs_are_written_up_between_their_marks(docs):
     assert text.startswith("Before.\n")
     assert text.endswith("After.\n")
     assert "old" not in text
-    assert section(rows) in text
-    assert "They disagree too much to tell on cb." in text
+    assert section(rows, "tiny") in text
+    assert "### tiny: tiny/encoder" in text
+    assert "Both score the same with every seed on cb." in text
     assert [path.name for path in written] == [
         "results-tiny-parameters.png",
         "results-tiny-time.png",
@@ -64,13 +66,13 @@ def test_writing_twice_changes_nothing(docs):
 
 
 def test_without_runs_the_page_says_so(tmp_path):
-    assert set(parts({}).values()) == {NOTHING}
+    assert set(parts({}, {}).values()) == {NOTHING}
     (tmp_path / DOCUMENT).write_text(PLACES)
     assert write_report(tmp_path) == [tmp_path / DOCUMENT]
 
 
 def test_runs_without_the_pair_in_question_have_no_table(make_row):
-    found = parts({"tiny": [make_row()]})
+    found = parts({"tiny": [make_row()]}, {})
     assert found["instance term"].startswith("No set has been run")
     assert "|" not in found["instance term"]
 
@@ -104,11 +106,29 @@ def test_command_needs_to_be_told_what_to_do():
         main([])
 
 
+def test_inspecting_needs_the_sets_and_a_name(docs):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--inspect", str(docs), "--data", str(docs)])
+
+
+def test_inspecting_runs_that_are_not_recorded_fails(docs, capsys):
+    options = ["--inspect", str(docs), "--data", str(docs), "--docs", str(docs)]
+    assert main([*options, "--name", "absent"]) == 1
+    assert "record them first" in capsys.readouterr().out
+
+
 def test_page_of_the_project_is_that_of_its_runs():
     """Whoever records runs also writes them up."""
     document = (ROOT / "docs" / DOCUMENT).read_text()
-    files = read_files(ROOT / "docs" / "results")
-    assert insert(document, parts(files)) == document
+    results = ROOT / "docs" / "results"
+    files, insights = read_files(results), read_insights(results)
+    assert insert(document, parts(files, insights)) == document
+    assert set(insights) <= set(files)
+    for stem, seen in insights.items():
+        keys = {(row.task, row.method, row.seed) for row in files[stem]}
+        for one in seen:
+            assert {(one.task, "capsule", one.seed), (one.task, "task-only", one.seed)} <= keys
+            assert (ROOT / "docs" / "img" / attention_image(stem, one.task)).exists()
     for stem in files:
         for plot in ("parameters", "time"):
             assert (ROOT / "docs" / "img" / f"results-{stem}-{plot}.png").exists()

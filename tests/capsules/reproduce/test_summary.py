@@ -3,7 +3,7 @@ import statistics
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from capsules.reproduce.summary import cells, paired
+from capsules.reproduce.summary import cells, interval, paired
 
 
 def test_seeds_are_summed_up(make_row):
@@ -66,13 +66,27 @@ def test_differences_are_taken_seed_by_seed(make_row):
         ((0.9, 0.91, 0.9), (0.7, 0.7, 0.7), "helps"),
         ((0.7, 0.71, 0.7), (0.9, 0.9, 0.9), "hurts"),
         ((0.9, 0.7, 0.8), (0.7, 0.8, 0.8), "undecided"),
-        ((0.8, 0.8, 0.8), (0.8, 0.8, 0.8), "undecided"),
+        ((0.8, 0.8, 0.8), (0.8, 0.8, 0.8), "equal"),
+        # A row of fifty weighs 0.02, and equal differences have no deviation.
+        ((0.78, 0.78, 0.78), (0.8, 0.8, 0.8), "undecided"),
+        ((0.82, 0.82, 0.82), (0.8, 0.8, 0.8), "undecided"),
+        ((0.79, 0.79, 0.79), (0.8, 0.8, 0.8), "undecided"),
+        ((0.76, 0.76, 0.76), (0.8, 0.8, 0.8), "hurts"),
+        ((0.84, 0.84, 0.84), (0.8, 0.8, 0.8), "helps"),
+        ((0.8,), (0.8,), "one seed"),
         ((0.9,), (0.7,), "one seed"),
     ],
 )
 def test_verdict_is_what_the_interval_allows(make_row, capsule, task_only, verdict):
     (pair,) = pairs_of(make_row, capsule, task_only)
     assert pair.verdict == verdict
+
+
+def test_interval_is_never_narrower_than_a_row():
+    assert interval([-0.01] * 3, least=0.02) == pytest.approx((-0.03, 0.01))
+    wide = interval([-0.1, 0.1], least=0.02)
+    assert wide == pytest.approx(stats.t.interval(0.95, 1, loc=0, scale=0.1))
+    assert interval([0.3], least=0.02) == (None, None)
 
 
 def test_only_shared_seeds_are_compared(make_row):
