@@ -12,7 +12,7 @@ from schemathesis.checks import positive_data_acceptance
 from service.app import create_app
 from tests.support.edge import EdgeEngine, an_artefact, serving, settings_for, with_engine
 
-EXAMPLES = 40
+EXAMPLES = 25
 
 # Whether these are accepted depends on more than a schema can tell: a task's inputs, a file's
 # content, an alias's revision.

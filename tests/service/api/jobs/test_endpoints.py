@@ -43,7 +43,10 @@ def test_a_form_is_taken(client: httpx2.Client, ledger: Ledger) -> None:
     spec = {"task": "spam", "epochs": 3, "layers": [1, 2], "max_bad_rows": 0.5, "seed": 2**62}
     files = {
         "train": ("a.jsonl", four()),
-        "validation": ("b.csv", as_csv([{"text": "e", "label": "no"}])),
+        "validation": (
+            "b.csv",
+            as_csv([{"text": "e", "label": "no"}, {"text": "g", "label": "yes"}]),
+        ),
         "test": ("c.tsv.gz", gzip.compress(b"label\ttext\nyes\tf\n")),
     }
     response = client.post(JOBS, **form(spec, **files))
@@ -55,7 +58,7 @@ def test_a_form_is_taken(client: httpx2.Client, ledger: Ledger) -> None:
     assert job["seed"] == 2**62
     assert {split: file["rows"] for split, file in job["files"].items()} == {
         "train": 4,
-        "validation": 1,
+        "validation": 2,
         "test": 1,
     }
     assert job["files"]["train"]["name"] == "a.jsonl"
