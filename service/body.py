@@ -29,6 +29,9 @@ CODES = {
 # What is read without leaving the event loop: in a millisecond or two.
 SMALL_BYTES = 64 * 1024
 
+CUT_SHORT = "it was cut short, before its closing boundary; send all of it"
+"""Why a form cannot be read that ends too early."""
+
 # Parses JSON, and builds nothing of it but a string at the top.
 SYNTAX = SchemaValidator(
     core_schema.with_default_schema(core_schema.str_schema(), default=None, on_error="default")
@@ -66,8 +69,7 @@ class JsonBody(Generic[T]):
             PayloadTooLarge: it is beyond the limit of its route.
             ClientDisconnect: the client went away.
         """
-        declared = request.headers.get("content-type", "application/json")
-        media_type = declared.partition(";")[0].strip().lower()
+        media_type = media_type_of(request.headers.get("content-type", "application/json"))
         if media_type != "application/json" and not media_type.endswith("+json"):
             raise UnsupportedMediaType(
                 f"The body has the content type {media_type!r}; send JSON, with the header "
@@ -135,6 +137,16 @@ async def read_bytes(request: Request) -> bytes:
         chunks.append(message.get("body", b""))
         more = message.get("more_body", False)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def media_type_of(content_type: str) -> str:
+    """A content type without its parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def malformed_form(reason: str) -> BadRequest:
+    """The error for a form that cannot be read."""
+    return BadRequest(f"The form cannot be read: {reason}.", code="invalid_form")
 
 
 def too_large(limit: int) -> PayloadTooLarge:

@@ -29,10 +29,10 @@ from capsules.data.base import Dataset, require_measured
 from capsules.data.split import split
 from capsules.errors import ArtefactError, TrainingFault
 from capsules.evaluation.metrics import Report
+from capsules.training.checkpoint import FileKeeper
 from capsules.training.config import TrainingConfig
 from capsules.training.finish import draft, finish
-from capsules.training.run import Run
-from capsules.variants.registry import variant
+from capsules.training.run import Run, usual_max_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def run(request: Training, output: Output) -> None:
     rehearse(config, splits.train.labels, loaded)
     bar = TrainingBar(config.epochs)
     training = Run(
-        loaded, config, splits.train, splits.validation, checkpoint_path=checkpoint, watcher=bar
+        loaded, config, splits.train, splits.validation, keeper=FileKeeper(checkpoint), watcher=bar
     )
     if training.reports:
         say(f"Going on after epoch {len(training.reports)} of {config.epochs} from {checkpoint}.")
@@ -196,8 +196,8 @@ def fitted(
     if options.get("max_length") is not None:
         return config
     assert config.variant is not None, "the command trains capsules only"
-    longest = info.max_tokens + variant(config.variant).slots(config.length)
-    return config.model_copy(update={"max_length": min(config.max_length, longest)})
+    usual = usual_max_length(info, config.variant, config.length)
+    return config.model_copy(update={"max_length": usual})
 
 
 def rehearse(config: TrainingConfig, labels: Sequence[str], loaded: LoadedBackbone) -> None:

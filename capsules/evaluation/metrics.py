@@ -1,6 +1,7 @@
 """Accuracy, F1 and confusion of predicted labels, as one record."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, FiniteFloat, NonNegativeInt, model_validator
@@ -27,6 +28,43 @@ class ClassScore(BaseModel):
     recall: FiniteFloat
     f1: FiniteFloat
     support: NonNegativeInt
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a report says but for the confusion, whose size grows with the square of the labels.
+
+    Attributes:
+        accuracy: see `Report`.
+        macro_f1: see `Report`.
+        per_class: see `Report`.
+    """
+
+    accuracy: float
+    macro_f1: float
+    per_class: tuple[ClassScore, ...]
+
+    @classmethod
+    def of(cls, truth: np.ndarray, predicted: np.ndarray, *, labels: Sequence[str]) -> "Scores":
+        """Compare label indices, [rows] int64 each, every one of them within `labels`."""
+        precision, recall, f1, support = precision_recall_fscore_support(
+            truth, predicted, labels=np.arange(len(labels)), zero_division=0.0
+        )
+        occurring = np.union1d(truth, predicted)
+        return cls(
+            accuracy=float(np.mean(truth == predicted)),
+            macro_f1=float(np.mean(f1[occurring])),
+            per_class=tuple(
+                ClassScore(
+                    label=label,
+                    precision=float(precision[i]),
+                    recall=float(recall[i]),
+                    f1=float(f1[i]),
+                    support=int(support[i]),
+                )
+                for i, label in enumerate(labels)
+            ),
+        )
 
 
 class Report(BaseModel):
@@ -101,25 +139,13 @@ class Report(BaseModel):
         cls, truth: np.ndarray, predicted: np.ndarray, *, labels: Sequence[str]
     ) -> "Report":
         """Compare label indices, [rows] int64 each, every one of them within `labels`."""
+        scores = Scores.of(truth, predicted, labels=labels)
         every = np.arange(len(labels))
-        precision, recall, f1, support = precision_recall_fscore_support(
-            truth, predicted, labels=every, zero_division=0.0
-        )
-        occurring = np.union1d(truth, predicted)
         return cls(
             examples=len(truth),
-            accuracy=float(np.mean(truth == predicted)),
-            macro_f1=float(np.mean(f1[occurring])),
-            per_class=tuple(
-                ClassScore(
-                    label=label,
-                    precision=float(precision[i]),
-                    recall=float(recall[i]),
-                    f1=float(f1[i]),
-                    support=int(support[i]),
-                )
-                for i, label in enumerate(labels)
-            ),
+            accuracy=scores.accuracy,
+            macro_f1=scores.macro_f1,
+            per_class=scores.per_class,
             confusion=tuple(
                 tuple(row) for row in confusion_matrix(truth, predicted, labels=every).tolist()
             ),

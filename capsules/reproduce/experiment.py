@@ -18,6 +18,7 @@ from capsules.reproduce.observer import Observer
 from capsules.reproduce.record import Candidate, Key, Measured, Row, Settings, identity
 from capsules.reproduce.splits import Source, Splits
 from capsules.reproduce.task import Task
+from capsules.training.checkpoint import FileKeeper
 from capsules.training.config import TrainingConfig
 from capsules.training.finish import finish
 from capsules.training.run import Run
@@ -218,7 +219,7 @@ def prepare(
         splits.train,
         splits.validation,
         learner=learner,
-        checkpoint_path=journal.checkpoint(experiment.key, rate),
+        keeper=FileKeeper(journal.checkpoint(experiment.key, rate)),
         watcher=observer.watch(run_name(experiment.key), rate),
     )
 

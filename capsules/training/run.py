@@ -4,7 +4,6 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers.optimization import Adafactor, get_linear_schedule_with_warmup
 
-from capsules.backbones.base import LoadedBackbone
+from capsules.backbones.base import BackboneInfo, LoadedBackbone
 from capsules.core import Encoding
 from capsules.data.base import Dataset
 from capsules.errors import DataError, DataFault, OptionError, TrainingError, TrainingFault
@@ -21,13 +20,15 @@ from capsules.model import pad
 from capsules.template import Template
 from capsules.training import checkpoint
 from capsules.training.batches import length_bucketed
-from capsules.training.checkpoint import FileKeeper, Keeper
+from capsules.training.checkpoint import Keeper
 from capsules.training.config import DEFAULT_LEARNING_RATE, HEAD_RATE, TrainingConfig
 from capsules.training.events import EpochReport, Silent, Watcher
 from capsules.training.learner import Learner
 from capsules.training.memory import is_out_of_memory, largest_that_fits
 from capsules.training.trainable import Trainable
 from capsules.variants.registry import variant
+
+DEFAULT_MAX_LENGTH: int = TrainingConfig.model_fields["max_length"].default
 
 
 class Run:
@@ -50,7 +51,6 @@ class Run:
         validation: Dataset,
         *,
         learner: Learner | None = None,
-        checkpoint_path: Path | None = None,
         keeper: Keeper | None = None,
         watcher: Watcher | None = None,
         heed: Callable[[], None] = lambda: None,
@@ -64,8 +64,7 @@ class Run:
             validation: rows to choose the best epoch by.
             learner: what to train; None trains the capsule or linear head that the options ask
                 for.
-            checkpoint_path: the file in which to keep the state between epochs.
-            keeper: keeps it elsewhere than in a file; with neither, none is kept.
+            keeper: keeps the state between epochs, such as a `FileKeeper`; None keeps none.
             watcher: follows the run.
             heed: is called between batches without gradients, such as those of validation, which
                 the watcher is not told of; it may raise as the watcher may.
@@ -84,8 +83,7 @@ class Run:
         self.validation = validation
         self.labels = train.labels
         self.watcher = watcher or Silent()
-        assert checkpoint_path is None or keeper is None, "a run is kept in one place"
-        self.keeper = FileKeeper(checkpoint_path) if checkpoint_path is not None else keeper
+        self.keeper = keeper
         self.heed = heed
         self.device = loaded.backbone.device
         self.learner = learner or Trainable(loaded, config, train.labels)
@@ -404,6 +402,17 @@ def check_max_length(loaded: LoadedBackbone, max_length: int, slots: int) -> Non
             f"token(s) and {loaded.tokeniser.special_tokens} special tokens; raise it.",
             field="max_length",
         )
+
+
+def usual_max_length(info: BackboneInfo, name: str, length: int) -> int:
+    """The `max_length` of a run that asks for none: the usual, or what the backbone takes.
+
+    Args:
+        info: of the backbone.
+        name: of the variant.
+        length: capsule tokens per layer.
+    """
+    return min(DEFAULT_MAX_LENGTH, info.max_tokens + variant(name).slots(length))
 
 
 def identity(

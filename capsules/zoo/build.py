@@ -11,6 +11,7 @@ from capsules.backbones.base import LoadedBackbone
 from capsules.data.base import Dataset
 from capsules.data.reader import load as load_dataset
 from capsules.evaluation.metrics import Report
+from capsules.training.checkpoint import FileKeeper
 from capsules.training.events import Watcher
 from capsules.training.finish import finish
 from capsules.training.run import Run
@@ -139,7 +140,7 @@ def measure(
         recipe.config(seed, capsule=capsule),
         train,
         validation,
-        checkpoint_path=places.checkpoint(recipe, seed, kind),
+        keeper=FileKeeper(places.checkpoint(recipe, seed, kind)),
         watcher=watcher,
     )
     run.run()

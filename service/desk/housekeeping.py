@@ -3,18 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NoReturn, Protocol
 
 import structlog
 
 from service.desk.desk import Desk
 from service.errors import ServiceError
+from service.jobs.slots import stale_before
+from service.store.sql import utc_now
 
 INTERVAL_S = 5.0
-
-LOST = timedelta(seconds=20)
-"""After which a worker that says nothing is lost, and its jobs are given to others."""
 
 ABANDONED = timedelta(minutes=15)
 """After which nobody checks a job's rows any more: longer than waiting and checking can take."""
@@ -28,11 +27,6 @@ class JobsObserver(Protocol):
     def jobs_counted(self, counts: Mapping[str, int]) -> None:
         """By status, zeros included."""
         ...
-
-
-def utc_now() -> datetime:
-    """The time, in UTC."""
-    return datetime.now(UTC)
 
 
 class Housekeeping:
@@ -87,7 +81,7 @@ class Housekeeping:
             ServiceError: the ledger has failed.
         """
         desk, now = self.desk, self.now()
-        recovered = await desk.change(desk.ledger.recover, now - LOST)
+        recovered = await desk.change(desk.ledger.recover, stale_before(now))
         if recovered:
             logger.warning("jobs_recovered", jobs=recovered)
         discarded = await desk.change(desk.ledger.discard_stale, now - ABANDONED)

@@ -12,11 +12,9 @@ from capsules.errors import ArtefactError, ArtefactFault
 from capsules.scoring import label_trie
 from capsules.training.config import DEFAULT_LEARNING_RATE, TrainingConfig
 from capsules.training.finish import GOLDEN_DIGITS, draft
-from capsules.training.run import check_max_length
+from capsules.training.run import check_max_length, usual_max_length
 from capsules.training.trainable import nothing_to_learn
 from capsules.variants.registry import variant
-
-DEFAULT_MAX_LENGTH: int = TrainingConfig.model_fields["max_length"].default
 
 GOLDEN_BYTES = MAX_GOLDEN * MAX_GOLDEN_CHARACTERS * 4
 """The most that the texts of golden examples take, for characters of four bytes."""
@@ -48,8 +46,7 @@ class Rehearsal:
             name: of the variant.
             length: capsule tokens per layer.
         """
-        longest = self.loaded.info.max_tokens + variant(name).slots(length)
-        return min(DEFAULT_MAX_LENGTH, longest)
+        return usual_max_length(self.loaded.info, name, length)
 
     def check(self, config: TrainingConfig, labels: Sequence[str]) -> None:
         """Refuse options that would come to nothing.

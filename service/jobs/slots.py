@@ -1,7 +1,7 @@
 """Slots: who holds one, which to take, and which jobs have lost their worker."""
 
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -9,6 +9,14 @@ from sqlalchemy.orm import Session
 from service.jobs.records import Slot
 from service.jobs.tables import JobRow, SlotRow
 from service.store.models import told
+
+STALE = timedelta(seconds=20)
+"""Whoever has not been heard of for so long has lost its slot and its jobs."""
+
+
+def stale_before(now: datetime) -> datetime:
+    """The moment since which a living process has been heard of."""
+    return now - STALE
 
 
 def holder(session: Session, token: str) -> SlotRow | None:

@@ -228,9 +228,9 @@ def takes_up(session: Session, row: JobRow, claim: Claim, worker: str, at: datet
         fail(session, row, at, JobError("job_damaged", remedy))
         return False
     again = row.status == "running"
-    if again and not crash(session, row, at):
-        return False
     epoch = last_epoch(session, row.id)
+    if again and not crash(session, row, at, epoch):
+        return False
     row.status = "running"
     row.token, row.worker = claim.token, worker
     row.started_at = row.started_at or at

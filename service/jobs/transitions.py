@@ -59,8 +59,14 @@ def fail(session: Session, row: JobRow, at: datetime, error: JobError) -> None:
     tell(session, row, at, f"The job failed: {error.message}", {"error": row.error}, "error")
 
 
-def crash(session: Session, row: JobRow, at: datetime) -> bool:
+def crash(session: Session, row: JobRow, at: datetime, epoch: int) -> bool:
     """Count a worker that was lost with a job, and fail the job if it was one too many.
+
+    Args:
+        session: Of a writer.
+        row: The job.
+        at: The time, in UTC.
+        epoch: Its last finished one.
 
     Returns:
         Whether the job goes on.
@@ -70,9 +76,9 @@ def crash(session: Session, row: JobRow, at: datetime) -> bool:
         return True
     error = JobError(
         "worker_crashed",
-        f"{row.crashes} workers died while they trained it, the last one {reached(last_epoch(session, row.id))}"
-        ", most likely for want of memory; submit it again with a lower batch_size or max_length, "
-        "or resume it where there is more memory",
+        f"{row.crashes} workers died while they trained it, the last one {reached(epoch)}, most "
+        "likely for want of memory; submit it again with a lower batch_size or max_length, or "
+        "resume it where there is more memory",
         "batch_size",
     )
     fail(session, row, at, error)
@@ -81,15 +87,15 @@ def crash(session: Session, row: JobRow, at: datetime) -> bool:
 
 def lose(session: Session, row: JobRow, at: datetime) -> None:
     """Take a running job from a worker that was lost."""
-    worker = row.worker
-    if crash(session, row, at):
+    worker, epoch = row.worker, last_epoch(session, row.id)
+    if crash(session, row, at, epoch):
         give_back(row)
         tell(
             session,
             row,
             at,
-            f"{worker} was lost {reached(last_epoch(session, row.id))}, {tally(row)}; the job is queued again "
-            f"and {goes_on(last_epoch(session, row.id))}.",
+            f"{worker} was lost {reached(epoch)}, {tally(row)}; the job is queued again and "
+            f"{goes_on(epoch)}.",
             {"run": row.run, "crashes": row.crashes},
             "warning",
         )

@@ -90,12 +90,7 @@ class Intake:
             )
         candidate = self.examine_stored(record, data)
         if isinstance(candidate, Refusal) and candidate.code != ArtefactFault.BACKBONE_MISMATCH:
-            logger.error(
-                "capsule_not_served",
-                task=record.task,
-                version=record.version,
-                reason=candidate.detail,
-            )
+            tell_unserved(record, candidate)
         return candidate
 
     def examine_stored(self, record: VersionRecord, data: bytes) -> Candidate | Refusal:
@@ -138,6 +133,13 @@ class Intake:
         capsule = parse(data)
         check_backbone(capsule.manifest, self.reference, self.max_tokens)
         return capsule
+
+
+def tell_unserved(record: VersionRecord, refusal: Refusal) -> None:
+    """Have the log say that a stored version cannot be classified with, and why."""
+    logger.error(
+        "capsule_not_served", task=record.task, version=record.version, reason=refusal.detail
+    )
 
 
 def entry_of(record: VersionRecord, capsule: Served | Refusal) -> VersionEntry:

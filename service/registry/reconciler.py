@@ -8,7 +8,7 @@ import structlog
 from capsules.errors import ArtefactError
 from service.engine.records import Served
 from service.registry.catalogue import Catalogue
-from service.registry.intake import UNUSABLE, Candidate, Intake, entry_of
+from service.registry.intake import UNUSABLE, Candidate, Intake, entry_of, tell_unserved
 from service.registry.lanes import Lanes
 from service.registry.ports import CapsuleBank
 from service.registry.snapshot import Refusal, TaskEntry, VersionEntry
@@ -122,12 +122,7 @@ class Reconciler:
         except ArtefactError as error:
             name = f"Version {record.version} of task {record.task!r}"
             refusal = Refusal(UNUSABLE, f"{name} cannot be served here. {error.message}")
-            logger.error(
-                "capsule_not_served",
-                task=record.task,
-                version=record.version,
-                reason=refusal.detail,
-            )
+            tell_unserved(record, refusal)
             return refusal
 
     # --- in a thread ------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from service.jobs.ledger import Ledger
+from service.jobs.slots import stale_before
 from service.worker.claims import Claims
-from service.worker.heart import stale_before
 
 LOOKED_AT = 100
 """The queue's first jobs; more never fit into one worker."""

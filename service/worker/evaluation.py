@@ -5,10 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from sklearn.metrics import precision_recall_fscore_support
-
-from capsules.evaluation.metrics import ClassScore
+from capsules.evaluation.metrics import Scores, encode
 from service.jobs.records import Split
 from service.jobs.spec import Metric
 
@@ -27,16 +24,12 @@ class Evaluation:
 
     Attributes:
         labels: in head order.
-        accuracy: share of rows predicted right.
-        macro_f1: mean F1 over the labels that occur among the true or the predicted ones.
-        per_class: scores by label, in head order.
+        scores: accuracy, macro F1 and the scores by label.
         pairs: rows by true and predicted label; pairs without a row are left out.
     """
 
     labels: tuple[str, ...]
-    accuracy: float
-    macro_f1: float
-    per_class: tuple[ClassScore, ...]
+    scores: Scores
     pairs: Counter[Pair]
 
     @classmethod
@@ -51,31 +44,17 @@ class Evaluation:
             labels: all there may be, in head order.
         """
         index = {label: position for position, label in enumerate(labels)}
-        true_ids = np.array([index[label] for label in truth])
-        predicted_ids = np.array([index[label] for label in predicted])
-        precision, recall, f1, support = precision_recall_fscore_support(
-            true_ids, predicted_ids, labels=np.arange(len(labels)), zero_division=0.0
-        )
+        true_ids = encode(truth, index, field="truth")
+        predicted_ids = encode(predicted, index, field="predicted")
         return cls(
             labels=tuple(labels),
-            accuracy=float(np.mean(true_ids == predicted_ids)),
-            macro_f1=float(np.mean(f1[np.union1d(true_ids, predicted_ids)])),
-            per_class=tuple(
-                ClassScore(
-                    label=label,
-                    precision=float(precision[position]),
-                    recall=float(recall[position]),
-                    f1=float(f1[position]),
-                    support=int(support[position]),
-                )
-                for position, label in enumerate(labels)
-            ),
+            scores=Scores.of(true_ids, predicted_ids, labels=labels),
             pairs=Counter(zip(true_ids.tolist(), predicted_ids.tolist(), strict=True)),
         )
 
     def score(self, metric: Metric) -> float:
         """What versions are compared by."""
-        return self.accuracy if metric == "accuracy" else self.macro_f1
+        return self.scores.accuracy if metric == "accuracy" else self.scores.macro_f1
 
     def document(self, split: Split) -> dict[str, Any]:
         """What is kept with a version: the report, with its split and its largest confusions.
@@ -86,9 +65,9 @@ class Evaluation:
         return {
             "split": split,
             "examples": self.pairs.total(),
-            "accuracy": self.accuracy,
-            "macro_f1": self.macro_f1,
-            "per_class": [score.model_dump() for score in self.per_class],
+            "accuracy": self.scores.accuracy,
+            "macro_f1": self.scores.macro_f1,
+            "per_class": [score.model_dump() for score in self.scores.per_class],
             "confusion": self.matrix(),
             "confusions": self.confusions(),
         }

@@ -1,27 +1,20 @@
 """Says, every two seconds, that this process lives; and notices who does not."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
 from service.jobs.ledger import Ledger
+from service.jobs.slots import stale_before
 from service.store.errors import StoreError
 from service.worker.claims import Claims
 
 BEAT_S = 2.0
-STALE_S = 20.0
-"""Who has not been heard of for so long has lost its slot and its jobs."""
-
 RECOVER_BEATS = 3
 """Lost jobs are looked for at every third beat."""
 
 logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
-
-
-def stale_before(now: datetime) -> datetime:
-    """The moment since which a living process has been heard of."""
-    return now - timedelta(seconds=STALE_S)
 
 
 class Heart:

@@ -15,8 +15,7 @@ from capsules.evaluation.runner import predict
 from capsules.executors.base import Executor
 from capsules.training.config import TrainingConfig
 from capsules.training.finish import draft, finish
-from capsules.training.run import Run
-from capsules.variants.registry import variant
+from capsules.training.run import Run, usual_max_length
 from service.engine.records import RowAnswer
 from service.jobs.ledger import DefaultMoved, Ledger
 from service.jobs.records import Activation, Claim, Job, NewVersion, Progress, Split
@@ -31,9 +30,6 @@ from service.worker.progress import Reporter
 from service.worker.rows import Rows, read_rows
 from service.worker.served import Yardstick
 from service.worker.workflows import Step
-
-MAX_LENGTH = 512
-"""Tokens of a sequence where nothing else was asked for, as published."""
 
 logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
@@ -193,7 +189,10 @@ class Training:
         measured = {
             f"{name}_{metric}": value
             for name, one in evaluations.items()
-            for metric, value in (("accuracy", one.accuracy), ("macro_f1", one.macro_f1))
+            for metric, value in (
+                ("accuracy", one.scores.accuracy),
+                ("macro_f1", one.scores.macro_f1),
+            )
         }
         capsule = finish(self.training, test_rows=len(self.rows.test or ()), metrics=measured)
         data = dump(capsule)
@@ -234,8 +233,7 @@ class Training:
 
 def options(loaded: LoadedBackbone, spec: JobSpec) -> TrainingConfig:
     """A job's options on this backbone, whose length is the default where none was asked for."""
-    longest = loaded.info.max_tokens + variant(spec.variant).slots(spec.length)
-    return spec.config(min(MAX_LENGTH, longest))
+    return spec.config(usual_max_length(loaded.info, spec.variant, spec.length))
 
 
 def prepare(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from importlib import import_module
 from threading import Lock
 
@@ -11,13 +11,15 @@ from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.jobs.ledger import Ledger
+from service.jobs.slots import stale_before
 from service.settings import Settings
 from service.store.base import Store
 from service.store.errors import StoreError
+from service.store.sql import utc_now
 from service.worker.claims import Claims
 from service.worker.dispatch import Dispatcher
 from service.worker.ending import ANEW, FAILURE, Ending, repeat
-from service.worker.heart import BEAT_S, Heart, stale_before
+from service.worker.heart import BEAT_S, Heart
 from service.worker.identity import Identity, vacant
 from service.worker.runner import Runner, Trains
 from service.worker.workflows import Workflows
@@ -33,11 +35,6 @@ DATABASE_NAME = "workflows.sqlite"
 """The file of the workflows in the data directory."""
 
 logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
-
-
-def now() -> datetime:
-    """The time, in UTC."""
-    return datetime.now(UTC)
 
 
 class Worker:
@@ -70,7 +67,7 @@ class Worker:
         self.lock = Lock()
         self.trains: Trains | None = None
         self.claims = Claims(identity.token)
-        self.heart = Heart(ledger, self.claims, now)
+        self.heart = Heart(ledger, self.claims, utc_now)
         self.workflows: Workflows | None = None
 
     def start(self) -> None:
@@ -81,7 +78,7 @@ class Worker:
             WorkflowsUnavailable: the database of the workflows cannot be.
         """
         slots = self.ledger.slots()
-        free = vacant(slots, self.identity.place, stale_before(now()))
+        free = vacant(slots, self.identity.place, stale_before(utc_now()))
         slot = self.ledger.take_slot(
             self.identity.token, self.identity.host, self.identity.pid, free
         )
@@ -93,7 +90,7 @@ class Worker:
         )
         self.workflows = Workflows(database(self.settings), slot.name, concurrency, runner.run)
         self.workflows.launch()
-        dispatcher = Dispatcher(self.ledger, self.workflows, self.claims, concurrency, now)
+        dispatcher = Dispatcher(self.ledger, self.workflows, self.claims, concurrency, utc_now)
         repeat("dispatcher", LOOK_S, tolerant(dispatcher.dispatch), self.ending)
         repeat("tidier", TIDY_S, tolerant(self.tidy), self.ending)
         logger.info("worker_ready", slot=slot.name, concurrency=concurrency)
@@ -125,7 +122,7 @@ class Worker:
     def tidy(self) -> None:
         """Forget workflows that were over long ago."""
         assert self.workflows is not None, "tidied once it is launched"
-        self.workflows.tidy(now() - REMEMBERED)
+        self.workflows.tidy(utc_now() - REMEMBERED)
 
     def trainer(self) -> Trains:
         """What trains, made for the first job."""

@@ -79,3 +79,16 @@ def start(arguments: Sequence[str | Path], folder: Path) -> subprocess.Popen[str
 def heed_interrupts() -> None:
     """Undo what a shell does to commands in its background, which is to let them ignore SIGINT."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def completions(words: str, url: str) -> list[str]:
+    """What bash is told to complete."""
+    environment = {
+        "CAPSULE_URL": url,
+        "_CAPSULE_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(words.count(" ")),
+    }
+    result = CliRunner(env=environment).invoke(app, [], prog_name="capsule")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout.split()

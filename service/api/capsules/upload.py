@@ -6,8 +6,8 @@ from fastapi import Request
 from starlette.datastructures import Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from service.body import read_bytes, too_large
-from service.errors import BadRequest, UnsupportedMediaType
+from service.body import CUT_SHORT, malformed_form, media_type_of, read_bytes, too_large
+from service.errors import UnsupportedMediaType
 from service.problems import Fault, InvalidRequest
 
 FORM = "multipart/form-data"
@@ -44,7 +44,7 @@ async def read_file(request: Request, limit: int) -> bytes:
         InvalidRequest: the form has no such file.
         PayloadTooLarge: the file is beyond the limit.
     """
-    media_type = request.headers.get("content-type", RAW).partition(";")[0].strip().lower()
+    media_type = media_type_of(request.headers.get("content-type", RAW))
     if media_type == RAW:
         data = await read_bytes(request)
     elif media_type == FORM:
@@ -83,9 +83,7 @@ class FormParser(MultiPartParser):
         async for chunk in stream:
             yield chunk
         if not self.ended:
-            raise MultiPartException(
-                "it was cut short, before its closing boundary; send all of it"
-            )
+            raise MultiPartException(CUT_SHORT)
 
 
 async def read_form(request: Request, limit: int) -> bytes:
@@ -101,9 +99,7 @@ async def read_form(request: Request, limit: int) -> bytes:
         form = await parser.parse()
     except (MultiPartException, ValueError) as error:
         reason = error.message if isinstance(error, MultiPartException) else "bad encoding"
-        raise BadRequest(
-            f"The form cannot be read: {reason.rstrip('.')}.", code="invalid_form"
-        ) from error
+        raise malformed_form(reason.rstrip(".")) from error
     try:
         file = form.get(FIELD)
         if not isinstance(file, UploadFile):

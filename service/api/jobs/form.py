@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from service.errors import BadRequest
+from service.body import CUT_SHORT, malformed_form
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
@@ -59,7 +59,7 @@ class FormReader:
         _, options = parse_options_header(content_type)
         boundary = options.get(b"boundary")
         if not boundary:
-            raise malformed("its Content-Type has no boundary")
+            raise malformed_form("its Content-Type has no boundary")
         callbacks: MultipartCallbacks = {
             "on_part_begin": self.on_part_begin,
             "on_header_field": self.on_header_field,
@@ -73,7 +73,7 @@ class FormReader:
         try:
             self.parser = MultipartParser(boundary, callbacks)
         except FormParserError as error:
-            raise malformed("its boundary is too long") from error
+            raise malformed_form("its boundary is too long") from error
         self.head = Head()
         self.pieces: list[Piece] = []
         self.ended = False
@@ -88,7 +88,7 @@ class FormReader:
         try:
             self.parser.write(data)
         except FormParserError as error:
-            raise malformed("it is not well-formed multipart/form-data") from error
+            raise malformed_form("it is not well-formed multipart/form-data") from error
         return self.pieces
 
     def finish(self) -> None:
@@ -98,7 +98,7 @@ class FormReader:
             BadRequest: `invalid_form`; it has not.
         """
         if not self.ended:
-            raise malformed("it was cut short, before its closing boundary; send all of it")
+            raise malformed_form(CUT_SHORT)
 
     # --- what the parser finds ------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class FormReader:
         disposition = self.head.fields.get(b"content-disposition", b"")
         _, options = parse_options_header(disposition)
         if b"name" not in options:
-            raise malformed("a part has no name in its Content-Disposition")
+            raise malformed_form("a part has no name in its Content-Disposition")
         filename = options.get(b"filename")
         media_type, _ = parse_options_header(self.head.fields.get(b"content-type", b""))
         self.pieces.append(
@@ -151,8 +151,3 @@ class FormReader:
 def text(value: bytes) -> str:
     """What a client wrote, which should be UTF-8."""
     return value.decode(errors="replace")
-
-
-def malformed(reason: str) -> BadRequest:
-    """The error for a form that cannot be read."""
-    return BadRequest(f"The form cannot be read: {reason}.", code="invalid_form")

@@ -13,6 +13,7 @@ from service.api.jobs.form import FormReader, Part
 from service.api.jobs.options import MAX_VALUES, REQUEST_BODY, SPEC, plain
 from service.api.jobs.schemas import EXAMPLES, Row
 from service.api.jobs.sinks import FLUSH_BYTES, FileSink, SpecSink, format_for
+from service.body import media_type_of
 from service.desk.desk import Desk
 from service.desk.submission import Submission
 from service.errors import UnsupportedMediaType
@@ -61,7 +62,7 @@ DOCUMENTATION: dict[str, Any] = {
 
 def body_limit(settings: Settings, scope: Scope) -> int:
     """The most bytes of a submission: a form may hold files, JSON is held in memory."""
-    if media_type_of(dict(scope["headers"]).get(b"content-type", b"").decode("latin-1")) == FORM:
+    if kind_of(dict(scope["headers"]).get(b"content-type", b"").decode("latin-1")) == FORM:
         files = len(SPLITS) * settings.max_dataset_bytes
         return files + settings.max_body_bytes + FRAMING_BYTES
     return settings.max_body_bytes
@@ -89,7 +90,7 @@ async def submitted(
     content_type = request.headers.get("content-type", "")
     async with AsyncExitStack() as files:
         receiver = Receiver(desk, files, max_spec_bytes)
-        match media_type_of(content_type):
+        match kind_of(content_type):
             case "multipart/form-data":
                 spec = await receiver.read_form(request, FormReader(content_type))
             case "application/json":
@@ -213,7 +214,7 @@ def missing(field: str, message: str) -> InvalidRequest:
     return InvalidRequest([Fault(field, message, "missing_field")])
 
 
-def media_type_of(content_type: str) -> str:
-    """A content type without its parameters; those of JSON's kin are JSON."""
-    media_type = content_type.partition(";")[0].strip().lower()
+def kind_of(content_type: str) -> str:
+    """The media type of a submission; those of JSON's kin are JSON."""
+    media_type = media_type_of(content_type)
     return JSON if media_type.endswith("+json") else media_type

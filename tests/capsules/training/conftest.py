@@ -7,6 +7,7 @@ import pytest
 
 from capsules.backbones.base import LoadedBackbone
 from capsules.data.base import Dataset
+from capsules.training.checkpoint import FileKeeper
 from capsules.training.config import TrainingConfig
 from capsules.training.run import Run
 from tests.support.datasets import separable
@@ -56,8 +57,7 @@ def make_run(tiny: LoadedBackbone, train: Dataset, validation: Dataset) -> MakeR
             loaded,
             config,
             *rows,
-            checkpoint_path=checkpoint_path,
-            keeper=keeper,
+            keeper=keeper if checkpoint_path is None else FileKeeper(checkpoint_path),
             heed=heed,
             watcher=watcher,
             learner=None if learner is None else learner(loaded, config, rows[0].labels),

@@ -10,6 +10,7 @@ from capsules.core import TokenBatch
 from capsules.errors import TrainingError, TrainingFault
 from capsules.training.run import Run
 from tests.capsules.training.conftest import MakeRun
+from tests.support.keepers import InMemoryKeeper
 
 
 def diverge(run: Run) -> None:
@@ -66,26 +67,9 @@ def test_no_checkpoint_is_named_where_there_is_none(
         assert "checkpoint" not in stopped.value.message
 
 
-class Kept:
-    """A keeper whose run cannot be changed, only submitted again."""
-
-    name = "What was kept"
-    to_start_over = "Submit it again."
-    to_change = ""
-
-    def __init__(self) -> None:
-        self.data: bytes | None = None
-
-    def load(self) -> bytes | None:
-        return self.data
-
-    def save(self, data: bytes) -> None:
-        self.data = data
-
-
 @pytest.mark.parametrize("spoil", [diverge, run_out_of_memory])
 def test_a_keeper_elsewhere_has_its_own_advice(make_run: MakeRun, spoil) -> None:
-    keeper = Kept()
+    keeper = InMemoryKeeper("Submit it again.")
     run = make_run(keeper=keeper)
     run.epoch()
     assert make_run(keeper=keeper).reports == run.reports
@@ -108,7 +92,7 @@ def test_it_can_be_interrupted_between_batches_of_validation(make_run: MakeRun) 
         if len(asked) == 3:
             raise Interruption
 
-    run = make_run(heed=heed, keeper=Kept())
+    run = make_run(heed=heed, keeper=InMemoryKeeper("Submit it again."))
     run.epoch()
     run.epoch()
     assert len(asked) == 2

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from capsules.errors import TrainingError, TrainingFault
 from capsules.training import checkpoint
 from capsules.training.checkpoint import Checkpoint, FileKeeper
+from tests.support.keepers import InMemoryKeeper
 
 
 def a_checkpoint(**changes: Any) -> Checkpoint:
@@ -91,25 +92,8 @@ def test_it_is_written_as_torch_writes_a_file(path: Path) -> None:
     assert path.read_bytes() == path.with_name("whole").read_bytes()
 
 
-class InMemory:
-    """A keeper that is no file."""
-
-    name = "What was kept"
-    to_start_over = "Forget it."
-    to_change = ""
-
-    def __init__(self) -> None:
-        self.data: bytes | None = None
-
-    def load(self) -> bytes | None:
-        return self.data
-
-    def save(self, data: bytes) -> None:
-        self.data = data
-
-
 def test_it_can_be_kept_elsewhere_than_in_a_file() -> None:
-    keeper = InMemory()
+    keeper = InMemoryKeeper("Forget it.")
     assert checkpoint.load(keeper, "mine") is None
     checkpoint.save(a_checkpoint(epoch=7), keeper)
     loaded = checkpoint.load(keeper, "mine")

@@ -1,21 +1,6 @@
 import pytest
-from typer.testing import CliRunner
 
-from service.cli import app
-from tests.support.commands import invoke
-
-
-def completions(words: str, url: str) -> list[str]:
-    """What bash is told to complete."""
-    environment = {
-        "CAPSULE_URL": url,
-        "_CAPSULE_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(words.count(" ")),
-    }
-    result = CliRunner(env=environment).invoke(app, [], prog_name="capsule")
-    assert (result.exit_code, result.stderr) == (0, "")
-    return result.stdout.split()
+from tests.support.commands import completions, invoke
 
 
 def test_task_names_come_from_the_server(url, file):

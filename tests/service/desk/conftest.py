@@ -4,15 +4,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
 from service.desk.desk import Desk
 from service.jobs.sql import SqlLedger
-from service.store.open import DATABASE_NAME
-from service.store.sqlite import SqliteStore
 from tests.service.jobs.samples import Clock
 from tests.support.rehearsals import FakeRehearsal
 from tests.support.row_files import LIMIT
+from tests.support.stores import empty_database, hasty_store
 
 
 @pytest.fixture
@@ -22,23 +20,13 @@ def clock() -> Clock:
 
 @pytest.fixture(scope="session")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with nothing in it, as building one takes a while."""
-    path = tmp_path_factory.mktemp("desk") / DATABASE_NAME
-    with closing(SqliteStore(path)) as store:
-        store.migrate()
-    return path
+    return empty_database(tmp_path_factory.mktemp("desk"))
 
 
 @pytest.fixture
 def ledger(empty: Path, tmp_path: Path, clock: Clock) -> Iterator[SqlLedger]:
     shutil.copy(empty, tmp_path)
-    with closing(SqliteStore(tmp_path / DATABASE_NAME, clock, patience_s=0.2)) as store:
-        # No power is lost in a test.
-        event.listen(
-            store.engine,
-            "connect",
-            lambda connection, _entry: connection.execute("PRAGMA synchronous = OFF"),
-        )
+    with closing(hasty_store(tmp_path / empty.name, clock, patience_s=0.2)) as store:
         yield SqlLedger(store)
 
 

@@ -5,7 +5,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.desk.desk import Desk
-from service.desk.housekeeping import ABANDONED, LOST, Housekeeping, keeping
+from service.desk.housekeeping import ABANDONED, Housekeeping, keeping
+from service.jobs.slots import STALE
 from service.jobs.sql import SqlLedger
 from service.store.errors import StoreUnavailable
 from tests.service.jobs.samples import Clock, queued, running, validating
@@ -33,7 +34,7 @@ async def test_jobs_of_a_lost_worker_are_queued_again(
     house: Housekeeping, ledger: SqlLedger, clock: Clock, observer: Observer
 ) -> None:
     claim = running(ledger)
-    clock.advance(LOST.total_seconds() - 1)
+    clock.advance(STALE.total_seconds() - 1)
     await house.turn()
     assert ledger.get(claim.job).status == "running"
     clock.advance(2)

@@ -3,41 +3,26 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
 from service.jobs.sql import SqlLedger
 from service.jobs.tables import JobRow
-from service.store.open import DATABASE_NAME
 from service.store.sqlite import SqliteStore
 from tests.service.jobs.samples import Clock
+from tests.support.stores import empty_database, hasty_store
 
 
 @pytest.fixture(scope="session")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database for all tests, as building one takes a while."""
-    path = tmp_path_factory.mktemp("jobs") / DATABASE_NAME
-    with closing(SqliteStore(path)) as store:
-        store.migrate()
-    return path
-
-
-def hasty(path: Path, clock: Clock) -> SqliteStore:
-    """A store that does not wait for the disk, as no power is lost in a test."""
-    store = SqliteStore(path, clock, patience_s=0.5)
-    event.listen(
-        store.engine,
-        "connect",
-        lambda connection, _entry: connection.execute("PRAGMA synchronous = OFF"),
-    )
-    return store
+    """A database for all tests."""
+    return empty_database(tmp_path_factory.mktemp("jobs"))
 
 
 @pytest.fixture(scope="session")
 def stores(database: Path) -> Iterator[tuple[SqliteStore, SqliteStore]]:
     """Two stores on one database, as two processes have them."""
     with (
-        closing(hasty(database, Clock())) as store,
-        closing(hasty(database, Clock())) as other,
+        closing(hasty_store(database, Clock())) as store,
+        closing(hasty_store(database, Clock())) as other,
     ):
         yield store, other
 

@@ -1,21 +1,19 @@
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
 
 from capsules.backbones.base import LoadedBackbone
 from capsules.backbones.load import load
 from service.jobs.records import Claim, Job
 from service.jobs.sql import SqlLedger
-from service.store.open import DATABASE_NAME
 from service.store.sqlite import SqliteStore
 from tests.service.worker.samples import submitted
 from tests.support.backbones import save_tiny_bert
+from tests.support.stores import empty_database, hasty_store
 
 TOKEN = "token"
 
@@ -32,24 +30,14 @@ def tiny(backbone_folder: Path) -> LoadedBackbone:
 
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with tables and nothing in them, to be copied: building it takes a while."""
-    path = tmp_path_factory.mktemp("migrated") / DATABASE_NAME
-    with closing(SqliteStore(path)) as store:
-        store.migrate()
-    return path
+    return empty_database(tmp_path_factory.mktemp("migrated"))
 
 
 @pytest.fixture
 def store(migrated: Path, tmp_path: Path) -> Iterator[SqliteStore]:
     shutil.copy(migrated, tmp_path)
-    with closing(SqliteStore(tmp_path / DATABASE_NAME, patience_s=0.5)) as opened:
-        # No power is lost in a test.
-        event.listen(opened.engine, "connect", hurry)
+    with closing(hasty_store(tmp_path / migrated.name)) as opened:
         yield opened
-
-
-def hurry(connection: sqlite3.Connection, _entry: object) -> None:
-    connection.execute("PRAGMA synchronous = OFF")
 
 
 @pytest.fixture

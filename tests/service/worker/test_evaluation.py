@@ -48,7 +48,7 @@ def test_ten_thousand_labels_stay_small() -> None:
 
 def test_the_score_is_the_metric_that_was_asked_for() -> None:
     evaluation = Evaluation.of(["a", "a", "b"], ["a", "b", "b"], ["a", "b"])
-    assert evaluation.score("accuracy") == evaluation.accuracy == pytest.approx(2 / 3)
-    assert evaluation.score("macro_f1") == evaluation.macro_f1 == pytest.approx(2 / 3)
+    assert evaluation.score("accuracy") == evaluation.scores.accuracy == pytest.approx(2 / 3)
+    assert evaluation.score("macro_f1") == evaluation.scores.macro_f1 == pytest.approx(2 / 3)
     perfect = Evaluation.of(["a", "b"], ["a", "b"], ["a", "b", "never seen"])
-    assert (perfect.macro_f1, perfect.document("test")["confusions"]) == (1.0, [])
+    assert (perfect.scores.macro_f1, perfect.document("test")["confusions"]) == (1.0, [])

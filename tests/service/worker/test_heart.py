@@ -3,10 +3,11 @@ from datetime import UTC, datetime
 from structlog.testing import capture_logs
 
 from service.jobs.records import Claim
+from service.jobs.slots import STALE, stale_before
 from service.jobs.sql import SqlLedger
 from service.store.errors import StoreUnavailable
 from service.worker.claims import Claims
-from service.worker.heart import RECOVER_BEATS, STALE_S, Heart, stale_before
+from service.worker.heart import RECOVER_BEATS, Heart
 from tests.service.worker.conftest import TOKEN, Begin
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
@@ -71,7 +72,7 @@ def test_a_ledger_that_is_not_there_costs_no_slot(ledger: SqlLedger) -> None:
 
 
 def test_who_is_silent_for_20_seconds_is_lost() -> None:
-    assert (FAR - stale_before(FAR)).total_seconds() == STALE_S == 20
+    assert (FAR - stale_before(FAR)).total_seconds() == STALE.total_seconds() == 20
 
 
 def test_claims_are_told_as_they_are(ledger: SqlLedger) -> None:

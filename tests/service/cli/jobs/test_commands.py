@@ -5,9 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from service.cli.app import app
 from service.cli.jobs.following import Follower
 from service.cli.jobs.requests import Jobs
 from service.cli.jobs.upload import LARGE_BYTES
@@ -15,7 +14,7 @@ from service.jobs.ledger import Ledger
 from service.jobs.records import Claim, JobError, Progress
 from service.jobs.spec import JobSpec
 from tests.service.jobs.samples import METRICS, activation, new_version, report, running
-from tests.support.commands import invoke, invoke_json, refusal
+from tests.support.commands import completions, invoke, invoke_json, refusal
 from tests.support.job_replies import JOB
 
 CANCELLED = 3
@@ -435,19 +434,6 @@ def test_an_interrupt_leaves_the_job_alone(url, ledger, monkeypatch):
 
 
 # --- completion -------------------------------------------------------------------------------
-
-
-def completions(words: str, url: str) -> list[str]:
-    """What bash is told to complete."""
-    environment = {
-        "CAPSULE_URL": url,
-        "_CAPSULE_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(words.count(" ")),
-    }
-    result = CliRunner(env=environment).invoke(app, [], prog_name="capsule")
-    assert (result.exit_code, result.stderr) == (0, "")
-    return result.stdout.split()
 
 
 def test_ids_are_completed(url, ledger, nowhere):
