@@ -1,5 +1,6 @@
 """What the engine asks of a way to run the backbone."""
 
+from collections.abc import Callable
 from typing import ClassVar, Protocol
 
 import torch
@@ -8,28 +9,42 @@ from torch import Tensor
 from capsules.core import Reading, TokenBatch
 from capsules.injection import Prompts
 
+Pass = Callable[[], Tensor]
+"""One forward pass that has all it needs; called once, it gives the features."""
+
 
 class Executor(Protocol):
-    """Runs batches of mixed capsules; owned by one thread."""
+    """Runs batches of mixed capsules; one thread runs them, another may prepare the next.
+
+    Attributes:
+        name: what it is called in settings, logs and replies.
+        padding_free: whether rows of any lengths share a batch at no cost, since only real
+            positions are computed.
+    """
 
     name: ClassVar[str]
+    padding_free: ClassVar[bool]
 
     @property
     def device(self) -> torch.device:
         """Where prompts are expected and features are given."""
         ...
 
-    def features(
-        self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None
-    ) -> Tensor:
-        """What labels are scored by, in the accumulation dtype, without autograd.
+    def prepare(self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None) -> Pass:
+        """Do what a pass needs before the model, so that it can be done while another pass runs.
+
+        The pass gives what labels are scored by, in the accumulation dtype, without autograd:
+        [B, D], or [M, D] with a reading.
 
         Args:
             tokens: B rows of up to T tokens, on any device.
-            prompts: their capsules, on :attr:`device`.
+            prompts: their capsules, on :attr:`device`; not to be changed before the pass is run.
             reading: for backbones that answer in words: what to read, on any device.
-
-        Returns:
-            [B, D], or [M, D] with a reading.
         """
         ...
+
+    def features(
+        self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None
+    ) -> Tensor:
+        """Prepare a pass and run it, see :meth:`prepare`."""
+        return self.prepare(tokens, prompts, reading)()

@@ -7,14 +7,16 @@ from torch import Tensor
 
 from capsules.backbones.base import Backbone
 from capsules.core import Reading, TokenBatch
+from capsules.executors.base import Executor, Pass
 from capsules.injection import Prompts
 from capsules.model import InjectedBackbone
 
 
-class TorchExecutor:
+class TorchExecutor(Executor):
     """Runs an :class:`InjectedBackbone` in inference mode."""
 
     name: ClassVar[str] = "torch"
+    padding_free: ClassVar[bool] = False
 
     def __init__(self, backbone: Backbone) -> None:
         self.model = InjectedBackbone(backbone)
@@ -24,11 +26,13 @@ class TorchExecutor:
         """The backbone's device."""
         return self.model.backbone.device
 
-    @torch.inference_mode()
-    def features(
-        self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None
-    ) -> Tensor:
-        """See :class:`capsules.executors.base.Executor`."""
-        return self.model.features(
-            tokens.to(self.device), prompts, None if reading is None else reading.to(self.device)
-        )
+    def prepare(self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None) -> Pass:
+        """See :class:`capsules.executors.base.Executor`; tokens start on their way to the device."""
+        tokens = tokens.to(self.device)
+        reading = None if reading is None else reading.to(self.device)
+
+        @torch.inference_mode()
+        def run() -> Tensor:
+            return self.model.features(tokens, prompts, reading)
+
+        return run

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from capsules.core import Reading, TokenBatch
+from capsules.executors.base import Executor, Pass
 from capsules.injection import Prompts
 
 PATIENCE_S = 20.0
 
 
-class RecordingExecutor:
+class RecordingExecutor(Executor):
     """Gives the same features for every row, and keeps what it was asked.
 
     Attributes:
@@ -25,6 +26,7 @@ class RecordingExecutor:
     """
 
     name: ClassVar[str] = "recording"
+    padding_free: ClassVar[bool] = False
 
     def __init__(self, hidden_size: int) -> None:
         self.hidden_size = hidden_size
@@ -39,10 +41,11 @@ class RecordingExecutor:
     def device(self) -> torch.device:
         return torch.device("cpu")
 
-    def features(
-        self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None
-    ) -> Tensor:
+    def prepare(self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None) -> Pass:
         assert reading is None, "it answers with heads"
+        return lambda: self.run(tokens)
+
+    def run(self, tokens: TokenBatch) -> Tensor:
         rows = zip(tokens.input_ids.tolist(), tokens.attention_mask.tolist(), strict=True)
         self.batches.append(
             [tuple(i for i, real in zip(ids, mask, strict=True) if real) for ids, mask in rows]
