@@ -61,10 +61,13 @@ class TokenBatch:
     Attributes:
         input_ids: [B, T] int64.
         attention_mask: [B, T] bool, True on real tokens.
+        places: [B, T] int64, each token's place in its text, from 0; None where the rows are texts,
+            so that it is told by where a token stands.
     """
 
     input_ids: "torch.Tensor"
     attention_mask: "torch.Tensor"
+    places: "torch.Tensor | None" = None
 
     def __len__(self) -> int:
         return self.input_ids.shape[0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from capsules.backbones.ends import Ends, PaddedEnds
 from capsules.functional import pool_weights, replace_slots
 from capsules.variants.base import Variant
 from capsules.variants.pool import Pool
@@ -127,6 +128,16 @@ class Injection:
     def last_mask(self) -> Tensor:
         """[B, K + T] bool, the real tokens and every slot used: what is there after all layers."""
         return self.masks[-1]
+
+    @property
+    def positions(self) -> Tensor:
+        """[B, K + T] int64, each place's number among the real tokens and used slots of its row."""
+        return (self.last_mask.cumsum(dim=1) - 1).clamp(min=0)
+
+    @property
+    def ends(self) -> Ends:
+        """Reads the rows after the last layer."""
+        return PaddedEnds(self.last_mask)
 
     def enter(self, layer: int, hidden: Tensor) -> Tensor:
         """``[S^i ; H^{i-1}]`` for layer i = layer + 1, each row with its own capsule.

@@ -8,4 +8,7 @@ INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
 
 def is_blank(label: str) -> bool:
     """Whether a label shows nothing to a person: white space, zero-width characters and the like."""
-    return all(category(character) in INVISIBLE for character in label)
+    for character in label:
+        if category(character) not in INVISIBLE:  # mostly the first
+            return False
+    return True

@@ -36,7 +36,7 @@ class InjectedBackbone:
         injection = Injection(prompts, tokens.attention_mask, embedded.dtype)
         empty = embedded.new_zeros(len(tokens), prompts.slots, embedded.shape[2])
         hidden = self.backbone.run(torch.cat((empty, embedded), dim=1), injection)
-        return self.backbone.read(hidden, injection.last_mask, reading)
+        return self.backbone.read(hidden, injection.ends, reading)
 
 
 def right_padded(tokens: TokenBatch) -> TokenBatch:

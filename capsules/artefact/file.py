@@ -255,6 +255,12 @@ def check_unicode(manifest: Mapping[str, Any]) -> None:
     Raises:
         ArtefactError: a key or a string has one, however deep.
     """
+    try:
+        json.dumps(manifest, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        pass  # key by key, since the error names the one that holds it
+    else:
+        return
     for key, value in manifest.items():
         written = json.dumps({key: value}, ensure_ascii=False)
         try:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from capsules.backbones.attention import Bins, Sight
+from capsules.backbones.ends import Ends
 from capsules.backbones.source import BackboneSource
 from capsules.backbones.tokeniser import Tokeniser
 from capsules.core import Geometry, Reading, TokenBatch
@@ -52,15 +54,23 @@ class BackboneInfo:
 
 
 class Entry(Protocol):
-    """What a family's loop over its layers asks about the capsules of one forward pass."""
+    """What a family's loop over its layers asks about the capsules of one forward pass.
+
+    Rows are padded, [B, K + T, D], or packed: one after the other in one sequence, [1, P, D].
+    """
 
     @property
-    def last_mask(self) -> Tensor:
-        """[B, K + T] bool, True on real tokens and used slots."""
+    def positions(self) -> Tensor:
+        """Int64, each place's number among the real tokens and used slots of its row."""
         ...
 
-    def mask(self, layer: int) -> Tensor:
-        """[B, K + T] bool, what positions of the layer of that index may be attended to.
+    @property
+    def ends(self) -> Ends:
+        """Reads the rows after the last layer."""
+        ...
+
+    def mask(self, layer: int) -> Tensor | Bins:
+        """[B, K + T] bool, what positions of the layer of that index may be attended to, or bins.
 
         It is the same object as long as nothing changes. What stands where it is False does not
         matter, but has to stay finite.
@@ -68,7 +78,7 @@ class Entry(Protocol):
         ...
 
     def enter(self, layer: int, hidden: Tensor) -> Tensor:
-        """The input [B, K + T, D] of the layer of that index, capsules put in."""
+        """The input of the layer of that index, capsules put in."""
         ...
 
 
@@ -78,9 +88,17 @@ class Backbone(ABC):
     A family answers four questions: where its layers are, what enters the first of them, how the
     sequence runs through them once it has grown by the capsule slots, and what reads the end.
     Nothing here knows about capsules beyond that slots stand in front.
+
+    Attributes:
+        family: what reads the result.
+        packs: whether rows can be packed into one sequence, see
+            :class:`capsules.backbones.attention.Bins`.
+        max_tokens: longest text in tokens, special tokens included.
+        model: the transformers model.
     """
 
     family: ClassVar[Family]
+    packs: ClassVar[bool] = True
     max_tokens: int
     model: PreTrainedModel
 
@@ -109,6 +127,11 @@ class Backbone(ABC):
         They are [B, heads, S, S].
         """
 
+    @property
+    def sights(self) -> Sequence[Sight]:
+        """How each layer attends: here, every place to every other."""
+        return [Sight()] * len(self.layers)
+
     @abstractmethod
     def embed(self, tokens: TokenBatch) -> Tensor:
         """E: the hidden states [B, T, D] that enter layer 1, after scaling, position and norm."""
@@ -119,20 +142,20 @@ class Backbone(ABC):
 
         Args:
             hidden: [B, K + T, D], slots first, a row's unused ones before those it uses, then the
-                text, then padding.
+                text, then padding; or packed, [1, P, D].
             entry: asked on entry of every layer.
 
         Returns:
-            [B, K + T, D].
+            As `hidden`.
         """
 
     @abstractmethod
-    def read(self, hidden: Tensor, mask: Tensor, reading: Reading | None) -> Tensor:
+    def read(self, hidden: Tensor, ends: Ends, reading: Reading | None) -> Tensor:
         """The features that labels are scored by, in the accumulation dtype.
 
         Args:
-            hidden: [B, K + T, D] from :meth:`run`.
-            mask: [B, K + T] bool, True on real tokens and used slots.
+            hidden: from :meth:`run`.
+            ends: finds the rows in it.
             reading: for families that answer in words, what to read; None reads what the first
                 word is decided by. Others have no choice.
 

@@ -1,5 +1,7 @@
 """DeBERTa v2 and v3: an encoder whose attention reads content and distance apart."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 from transformers import AutoModel, PreTrainedModel
@@ -16,6 +18,9 @@ class Deberta(Encoder):
 
     ``f = Mean(S_^N (+) H^N)``, to which the capsule's head is applied.
     """
+
+    # Its attention is its own, and takes rows side by side.
+    packs: ClassVar[bool] = False
 
     @classmethod
     def load_model(cls, source: BackboneSource, dtype: torch.dtype) -> PreTrainedModel:
@@ -34,7 +39,9 @@ class Deberta(Encoder):
         relative = self.encoder.get_rel_pos(hidden)
         distances = self.encoder.get_rel_embedding()
         for index, layer in enumerate(self.layers):
-            mask = entry.mask(index).long()
+            allowed = entry.mask(index)
+            assert isinstance(allowed, Tensor), "rows are never packed"
+            mask = allowed.long()
             entering = entry.enter(index, hidden)
             hidden, _ = layer(
                 entering,

@@ -1,6 +1,7 @@
 """Decoder-only transformers laid out as Llama is: Llama, Qwen2, Qwen3."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -8,15 +9,16 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 from transformers.masking_utils import create_causal_mask, create_sliding_window_causal_mask
 
+from capsules.backbones.attention import Bins, Sight, visible
 from capsules.backbones.base import Backbone, Entry, Family
 from capsules.backbones.checkpoint import load_pretrained
+from capsules.backbones.ends import Ends
 from capsules.backbones.source import BackboneSource
 from capsules.core import Reading, TokenBatch
-from capsules.functional import accumulation_dtype
 
 MASKS = {
-    "full_attention": create_causal_mask,
-    "sliding_attention": create_sliding_window_causal_mask,
+    "full_attention": partial(create_causal_mask, cache=None),
+    "sliding_attention": partial(create_sliding_window_causal_mask, cache=None),
 }
 
 
@@ -56,6 +58,15 @@ class Decoder(Backbone):
         """One in each layer."""
         return [layer.self_attn for layer in self.decoder.layers]
 
+    @property
+    def sights(self) -> Sequence[Sight]:
+        """Every place to those before it, in some layers only to the nearest."""
+        window = getattr(self.model.config, "sliding_window", None)
+        return [
+            Sight(causal=True, window=window if kind == "sliding_attention" else None)
+            for kind in self.kinds
+        ]
+
     def embed(self, tokens: TokenBatch) -> Tensor:
         """Word embeddings, [B, T, D]."""
         embedded: Tensor = self.decoder.embed_tokens(tokens.input_ids)
@@ -74,22 +85,16 @@ class Decoder(Backbone):
 
     def run(self, hidden: Tensor, entry: Entry) -> Tensor:
         """All layers over slots and tokens, each position seeing marked ones before it."""
-        positions = (entry.last_mask.cumsum(dim=1) - 1).clamp(min=0)
+        positions = entry.positions
         kinds = set(self.kinds)
         angles = {kind: self.rotary(hidden, positions, kind) for kind in kinds}
-        seen: Tensor | None = None
-        attention: dict[str, Tensor | None] = {}
+        seen: Tensor | Bins | None = None
+        attention: dict[str, Tensor | Bins | None] = {}
         for index, (layer, kind) in enumerate(zip(self.layers, self.kinds, strict=True)):
             mask = entry.mask(index)
             if mask is not seen:
                 attention = {
-                    kind: MASKS[kind](
-                        config=self.model.config,
-                        inputs_embeds=hidden,
-                        attention_mask=mask,
-                        cache=None,
-                    )
-                    for kind in kinds
+                    kind: visible(MASKS[kind], self.model.config, hidden, mask) for kind in kinds
                 }
                 seen = mask
             hidden = layer(
@@ -101,9 +106,6 @@ class Decoder(Backbone):
         normed: Tensor = self.decoder.norm(hidden)
         return normed
 
-    def read(self, hidden: Tensor, mask: Tensor, reading: Reading | None) -> Tensor:
+    def read(self, hidden: Tensor, ends: Ends, reading: Reading | None) -> Tensor:
         """The last real token's state, [B, D]."""
-        places = torch.arange(mask.shape[1], device=mask.device)
-        last = (mask * places).argmax(dim=1)
-        rows = torch.arange(len(hidden), device=hidden.device)
-        return hidden[rows, last].to(accumulation_dtype(hidden.dtype))
+        return ends.last(hidden)

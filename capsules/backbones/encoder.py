@@ -8,11 +8,12 @@ from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
+from capsules.backbones.attention import Bins, visible
 from capsules.backbones.base import Backbone, Entry, Family
 from capsules.backbones.checkpoint import load_pretrained
+from capsules.backbones.ends import Ends
 from capsules.backbones.source import BackboneSource
 from capsules.core import Reading, TokenBatch
-from capsules.functional import masked_mean, pool_weights
 
 
 class Encoder(Backbone):
@@ -31,8 +32,8 @@ class Encoder(Backbone):
         self.encoder: Any = model.encoder
         # RoBERTa numbers positions from padding_idx + 1, which costs that many of them.
         counted_on = config.model_type in ("roberta", "xlm-roberta")
-        offset = config.pad_token_id + 1 if counted_on else 0
-        self.max_tokens = config.max_position_embeddings - offset
+        self.offset = config.pad_token_id + 1 if counted_on else 0
+        self.max_tokens = config.max_position_embeddings - self.offset
 
     @classmethod
     def load_model(cls, source: BackboneSource, dtype: torch.dtype) -> PreTrainedModel:
@@ -52,23 +53,22 @@ class Encoder(Backbone):
 
     def embed(self, tokens: TokenBatch) -> Tensor:
         """Word + position + type embeddings after their norm, [B, T, D]."""
-        embedded: Tensor = self.embeddings(input_ids=tokens.input_ids)
+        positions = None if tokens.places is None else tokens.places + self.offset
+        embedded: Tensor = self.embeddings(input_ids=tokens.input_ids, position_ids=positions)
         return embedded
 
     def run(self, hidden: Tensor, entry: Entry) -> Tensor:
         """The encoder over slots and tokens, every position seeing every marked one."""
-        seen: Tensor | None = None
-        attention: Tensor | None = None
+        seen: Tensor | Bins | None = None
+        attention: Tensor | Bins | None = None
         for index, layer in enumerate(self.layers):
             mask = entry.mask(index)
             if mask is not seen:
-                attention = create_bidirectional_mask(
-                    config=self.model.config, inputs_embeds=hidden, attention_mask=mask
-                )
+                attention = visible(create_bidirectional_mask, self.model.config, hidden, mask)
                 seen = mask
             hidden = layer(entry.enter(index, hidden), attention)
         return hidden
 
-    def read(self, hidden: Tensor, mask: Tensor, reading: Reading | None) -> Tensor:
+    def read(self, hidden: Tensor, ends: Ends, reading: Reading | None) -> Tensor:
         """Mean over the processed capsule and the real tokens, [B, D]."""
-        return masked_mean(hidden, pool_weights(mask, hidden.dtype))
+        return ends.mean(hidden)

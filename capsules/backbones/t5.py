@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 from transformers.masking_utils import create_bidirectional_mask
 
+from capsules.backbones.attention import Bins, visible
 from capsules.backbones.base import Entry, Family, WordBackbone
 from capsules.backbones.checkpoint import load_pretrained
+from capsules.backbones.ends import Ends
 from capsules.backbones.source import BackboneSource
 from capsules.core import Reading, TokenBatch
 from capsules.errors import OptionError
@@ -60,7 +62,7 @@ class T5(WordBackbone):
         return layers
 
     @property
-    def attentions(self) -> Sequence[nn.Module]:
+    def attentions(self) -> Sequence[Any]:
         """The first sublayer of each encoder layer."""
         return [block.layer[0].SelfAttention for block in self.encoder.block]
 
@@ -73,21 +75,24 @@ class T5(WordBackbone):
         """The encoder over slots and tokens, and its final norm."""
         # The first layer makes the bias of relative positions that all of them share.
         bias: Tensor | None = None
-        seen: Tensor | None = None
-        attention: Tensor | None = None
+        seen: Tensor | Bins | None = None
+        attention: Tensor | Bins | None = None
         for index, layer in enumerate(self.layers):
             mask = entry.mask(index)
             if mask is not seen:
-                attention = create_bidirectional_mask(
-                    config=self.encoder.config, inputs_embeds=hidden, attention_mask=mask
-                )
+                attention = visible(create_bidirectional_mask, self.encoder.config, hidden, mask)
                 seen = mask
+            if bias is None and isinstance(mask, Bins):
+                # Distances are those within a bin, where rows have their places side by side.
+                width = mask.gather.shape[1]
+                bias = self.attentions[0].compute_bias(width, width)
             hidden, bias, _ = layer(entry.enter(index, hidden), attention, bias)
         normed: Tensor = self.encoder.final_layer_norm(hidden)
         return normed
 
-    def read(self, hidden: Tensor, mask: Tensor, reading: Reading | None) -> Tensor:
+    def read(self, hidden: Tensor, ends: Ends, reading: Reading | None) -> Tensor:
         """The decoder's states, [M, D]; without a reading, the start token's of every row."""
+        hidden, mask = ends.rows(hidden)
         start = self.model.config.decoder_start_token_id
         if reading is None:
             paths = torch.full((len(hidden), 1), start, device=hidden.device)

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from capsules.backbones.base import Backbone
+from capsules.backbones.ends import PaddedEnds
 from capsules.backbones.t5 import T5
 from capsules.baselines.adapter import Adapter
 from capsules.core import Reading, TokenBatch
@@ -85,7 +86,7 @@ class PrefixTuning:
         hidden = adapter(
             input_ids=tokens.input_ids, attention_mask=tokens.attention_mask, use_cache=False
         ).last_hidden_state
-        return backbone.read(hidden, tokens.attention_mask, reading)
+        return backbone.read(hidden, PaddedEnds(tokens.attention_mask), reading)
 
 
 def decoder_sizes(decoder: PreTrainedModel) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from capsules.backbones.base import Backbone
+from capsules.backbones.ends import PaddedEnds
 from capsules.baselines.adapter import Adapter
 from capsules.core import Reading, TokenBatch
 
@@ -59,7 +60,7 @@ class PromptTuning:
         ).last_hidden_state
         prompt = tokens.attention_mask.new_ones(len(tokens), self.tokens)
         mask = torch.cat((prompt, tokens.attention_mask), dim=1)
-        return backbone.read(hidden, mask, reading)
+        return backbone.read(hidden, PaddedEnds(mask), reading)
 
 
 def encoder_of(backbone: Backbone) -> PreTrainedModel:

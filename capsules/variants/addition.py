@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from capsules.variants.base import LearnedVectors
-from capsules.variants.pool import Pool
+from capsules.variants.terms import Terms
 
 
 class Addition(LearnedVectors):
@@ -14,6 +14,6 @@ class Addition(LearnedVectors):
 
     name: ClassVar[str] = "addition"
 
-    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
-        """Add the mean of the layer's input to each learned vector, giving [b, length, D]."""
-        return tensors["capsule"] + pool.mean.unsqueeze(1)
+    def terms(self, tensors: Mapping[str, Tensor], length: int) -> Terms:
+        """The learned vectors and the mean in every slot."""
+        return Terms(tensors["capsule"], (1,) * length)

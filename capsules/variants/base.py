@@ -8,6 +8,7 @@ from torch import Tensor
 
 from capsules.core import Geometry
 from capsules.variants.pool import Pool
+from capsules.variants.terms import Terms
 
 # Deviation of the normal distribution that learned vectors start from, as soft prompts usually do.
 START_DEVIATION = 0.02
@@ -38,6 +39,16 @@ class Variant(Protocol):
         """Start values for training, float32, shaped as :meth:`shapes` says."""
         ...
 
+    def terms(self, tensors: Mapping[str, Tensor], length: int) -> Terms:
+        """What the capsule tokens are made of.
+
+        Args:
+            tensors: the learned tensors, each with the same leading axes, such as rows and
+                injections, before those of a capsule's layer.
+            length: of the capsule.
+        """
+        ...
+
     def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
         """The capsule tokens that enter one layer.
 
@@ -49,10 +60,10 @@ class Variant(Protocol):
         Returns:
             [b, slots, D].
         """
-        ...
+        return self.terms(tensors, length).tokens(pool)
 
 
-class LearnedVectors:
+class LearnedVectors(Variant):
     """What variants with a learned vector p^i_j for each injection and token have in common."""
 
     def shapes(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from capsules.core import Geometry
 from capsules.variants.base import LearnedVectors
-from capsules.variants.pool import Pool
+from capsules.variants.terms import Terms
 
 KERNEL = 5
 
@@ -45,9 +45,8 @@ class Extraction(LearnedVectors):
             "extraction.bias": torch.zeros(shapes["extraction.bias"]),
         }
 
-    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
-        """Add the mean of the convolved input to each learned vector, giving [b, length, D]."""
-        means = pool.shifted_means(KERNEL)
-        convolved = torch.einsum("bdk,bkd->bd", tensors["extraction.weight"], means)
-        extracted = convolved + tensors["extraction.bias"]
-        return tensors["capsule"] + extracted.unsqueeze(1)
+    def terms(self, tensors: Mapping[str, Tensor], length: int) -> Terms:
+        """The learned vectors and the mean of the convolved input, which is all its taps."""
+        bias = tensors["extraction.bias"].unsqueeze(-2)
+        taps = tensors["extraction.weight"].transpose(-1, -2)
+        return Terms(tensors["capsule"] + bias, (0,) * length, taps=taps)

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from capsules.core import Geometry
-from capsules.variants.pool import Pool
+from capsules.variants.base import Variant
+from capsules.variants.terms import Terms
 
 
-class InstanceOnly:
+class InstanceOnly(Variant):
     """``S^i_j = Mean(S_^{i-1} (+) H^{i-1})``, the ablation that has no task term."""
 
     name: ClassVar[str] = "instance-only"
@@ -31,6 +32,6 @@ class InstanceOnly:
         """Nothing."""
         return {}
 
-    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
-        """The mean, `length` times over, [b, length, D]."""
-        return pool.mean.unsqueeze(1).expand(-1, length, -1)
+    def terms(self, tensors: Mapping[str, Tensor], length: int) -> Terms:
+        """The mean, `length` times over."""
+        return Terms(None, (1,) * length)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from capsules.variants.base import LearnedVectors
-from capsules.variants.pool import Pool
+from capsules.variants.terms import Terms
 
 
 class Prepending(LearnedVectors):
@@ -19,8 +19,6 @@ class Prepending(LearnedVectors):
         """One position for the mean and one a learned vector."""
         return length + 1
 
-    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
+    def terms(self, tensors: Mapping[str, Tensor], length: int) -> Terms:
         """The mean first, which a causal backbone's learned vectors can then attend to."""
-        learned = tensors["capsule"]
-        mean = pool.mean.unsqueeze(1)
-        return torch.cat((mean, learned.to(mean.dtype)), dim=1)
+        return Terms(pad(tensors["capsule"], (0, 0, 1, 0)), (1, *(0,) * length))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from capsules.core import Geometry
 from capsules.variants.base import LearnedVectors
-from capsules.variants.pool import Pool
+from capsules.variants.terms import Terms
 
 RANK = 8
 
@@ -42,8 +42,7 @@ class Projection(LearnedVectors):
             "projection.up": torch.zeros(shapes["projection.up"]),
         }
 
-    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
-        """Add the mapped mean to each learned vector, giving [b, length, D]."""
-        lowered = torch.bmm(tensors["projection.down"], pool.mean.unsqueeze(2))
-        mapped = torch.bmm(tensors["projection.up"], lowered)
-        return tensors["capsule"] + mapped.transpose(1, 2)
+    def terms(self, tensors: Mapping[str, Tensor], length: int) -> Terms:
+        """The learned vectors and the mapped mean."""
+        down, up = tensors["projection.down"], tensors["projection.up"]
+        return Terms(tensors["capsule"], (0,) * length, down=down, up=up)

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from capsules.variants.base import LearnedVectors
-from capsules.variants.pool import Pool
+from capsules.variants.terms import Terms
 
 
 class TaskOnly(LearnedVectors):
@@ -14,6 +14,6 @@ class TaskOnly(LearnedVectors):
 
     name: ClassVar[str] = "task-only"
 
-    def prompt(self, tensors: Mapping[str, Tensor], pool: Pool, length: int) -> Tensor:
-        """The learned vectors as they are, [b, length, D]."""
-        return tensors["capsule"]
+    def terms(self, tensors: Mapping[str, Tensor], length: int) -> Terms:
+        """The learned vectors as they are."""
+        return Terms(tensors["capsule"], (0,) * length)
