@@ -91,6 +91,24 @@ class Settings(BaseSettings):
         default="auto",
         description="Its number format; `auto` is bfloat16 on CUDA and float32 on a CPU.",
     )
+    executor: Literal["auto", "torch", "onnxruntime"] = Field(
+        default="auto",
+        description="What runs it; `auto` is onnxruntime on a CPU in float32, where its answers are "
+        "those of torch, and torch everywhere else.",
+    )
+    quantization: Literal["none", "int8"] = Field(
+        default="none",
+        description="`int8` computes matrix products on 8-bit integers: faster, slightly less exact; "
+        "with onnxruntime only.",
+    )
+    compile: bool = Field(
+        default=False, description="Compile the layers with torch, on the first requests."
+    )
+    graph_dir: Path | None = Field(
+        default=None,
+        description="Folder of the graphs that onnxruntime runs, exported on the first start; by "
+        "default `graphs` in the data folder.",
+    )
     threads: Count | None = Field(
         default=None, description="Threads of one forward pass; by default one for each core."
     )
@@ -189,10 +207,20 @@ class Settings(BaseSettings):
                 f"{PREFIX}QUEUE_ROWS is {self.queue_rows}, less than {PREFIX}MAX_TEXTS, "
                 f"{self.max_texts}: a request of that many rows would never be taken"
             )
-        if self.bank_slots < self.max_batch_rows:
+        if self.quantization != "none" and (self.executor == "torch" or self.compile):
             raise ValueError(
-                f"{PREFIX}BANK_SLOTS is {self.bank_slots}, less than {PREFIX}MAX_BATCH_ROWS, "
-                f"{self.max_batch_rows}: a batch may need that many capsules at once"
+                f"{PREFIX}QUANTIZATION is {self.quantization}, which torch does not do: set "
+                f"{PREFIX}EXECUTOR to onnxruntime or auto, and {PREFIX}COMPILE to false"
+            )
+        if self.compile and self.executor == "onnxruntime":
+            raise ValueError(
+                f"{PREFIX}COMPILE is true, which is for torch, but {PREFIX}EXECUTOR is onnxruntime"
+            )
+        if self.bank_slots < 2 * self.max_batch_rows:
+            raise ValueError(
+                f"{PREFIX}BANK_SLOTS is {self.bank_slots}, less than twice {PREFIX}MAX_BATCH_ROWS, "
+                f"{self.max_batch_rows}: a batch that runs and one that is prepared may need that "
+                "many capsules at once"
             )
         return self
 

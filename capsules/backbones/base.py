@@ -128,6 +128,18 @@ class Backbone(ABC):
         """
 
     @property
+    def hidden_size(self) -> int:
+        """D, width of the hidden states."""
+        weight: Tensor = self.model.get_input_embeddings().weight
+        return weight.shape[1]
+
+    @property
+    def vocabulary(self) -> int:
+        """How many token ids there are."""
+        weight: Tensor = self.model.get_input_embeddings().weight
+        return weight.shape[0]
+
+    @property
     def sights(self) -> Sequence[Sight]:
         """How each layer attends: here, every place to every other."""
         return [Sight()] * len(self.layers)

@@ -98,7 +98,8 @@ class T5(WordBackbone):
             paths = torch.full((len(hidden), 1), start, device=hidden.device)
         else:
             hidden, mask = hidden[reading.rows], mask[reading.rows]
-            paths = nn.functional.pad(reading.prefixes, (1, 0), value=start)
+            first = torch.full_like(reading.rows, start).unsqueeze(1)
+            paths = torch.cat((first, reading.prefixes), dim=1)
         states: Tensor = self.decoder(
             input_ids=paths,
             encoder_hidden_states=hidden,

@@ -22,7 +22,7 @@ class Executor(Protocol):
             positions are computed.
     """
 
-    name: ClassVar[str]
+    name: str
     padding_free: ClassVar[bool]
 
     @property

@@ -15,11 +15,21 @@ from capsules.model import InjectedBackbone
 class TorchExecutor(Executor):
     """Runs an :class:`InjectedBackbone` in inference mode."""
 
-    name: ClassVar[str] = "torch"
     padding_free: ClassVar[bool] = False
 
-    def __init__(self, backbone: Backbone) -> None:
+    def __init__(self, backbone: Backbone, *, compile_layers: bool = False) -> None:
+        """Wrap a backbone.
+
+        Args:
+            backbone: to run.
+            compile_layers: have torch compile its layers, when they are first run; on a CPU that
+                takes a C++ compiler.
+        """
+        self.name = "torch-compiled" if compile_layers else "torch"
         self.model = InjectedBackbone(backbone)
+        if compile_layers:
+            for layer in backbone.layers:
+                layer.compile(dynamic=True)
 
     @property
     def device(self) -> torch.device:

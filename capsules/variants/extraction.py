@@ -8,9 +8,7 @@ from torch import Tensor
 
 from capsules.core import Geometry
 from capsules.variants.base import LearnedVectors
-from capsules.variants.terms import Terms
-
-KERNEL = 5
+from capsules.variants.terms import KERNEL, Terms
 
 
 class Extraction(LearnedVectors):

@@ -8,9 +8,7 @@ from torch import Tensor
 
 from capsules.core import Geometry
 from capsules.variants.base import LearnedVectors
-from capsules.variants.terms import Terms
-
-RANK = 8
+from capsules.variants.terms import RANK, Terms
 
 
 class Projection(LearnedVectors):

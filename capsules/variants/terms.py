@@ -7,6 +7,12 @@ from torch import Tensor
 
 from capsules.variants.pool import Pool
 
+KERNEL = 5
+"""Taps of a convolution: one number for all, so that rows of a batch are computed together."""
+
+RANK = 8
+"""Of a low-rank map, likewise."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -20,8 +26,8 @@ class Terms:
     Attributes:
         constant: c, [..., slots, D]; None for zeros.
         shares: m, one of 0 and 1 for each slot.
-        taps: w, [..., K, D], K odd.
-        down: V, [..., R, D].
+        taps: w, [..., K, D], K = :data:`KERNEL`, which is odd.
+        down: V, [..., R, D], R = :data:`RANK`.
         up: U, [..., D, R].
     """
 

@@ -114,6 +114,20 @@ def serve(
         str | None,
         setting("dtype", "Its number format; `auto` is bfloat16 on CUDA and float32 on a CPU."),
     ] = None,
+    executor: Annotated[
+        str | None,
+        setting(
+            "executor",
+            "What runs it: `onnxruntime`, `torch`, or `auto`, the fastest that gives torch's answers.",
+        ),
+    ] = None,
+    quantization: Annotated[
+        str | None,
+        setting(
+            "quantization",
+            "`int8` computes matrix products on 8-bit integers: faster, slightly less exact.",
+        ),
+    ] = None,
     threads: Annotated[
         str | None,
         setting(
@@ -165,6 +179,8 @@ def serve(
         backbone=backbone,
         device=device,
         dtype=dtype,
+        executor=executor,
+        quantization=quantization,
         threads=threads,
         timeout_ms=timeout_ms,
         bank_slots=bank_slots,

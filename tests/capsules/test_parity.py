@@ -26,7 +26,14 @@ from tests.reference.bert import Bert
 from tests.reference.capsule import Capsule
 from tests.reference.maths import Array
 from tests.support import claimed
-from tests.support.batches import VARIANTS, drawn_capsule, row_prompts, token_batch, torch_tensors
+from tests.support.batches import (
+    VARIANTS,
+    drawn_capsule,
+    mixed_rows,
+    row_prompts,
+    token_batch,
+    torch_tensors,
+)
 from tests.support.families import Subject
 from tests.support.gemma import MISSING, gemma_reference, located
 from tests.support.layers import layer_outputs
@@ -109,35 +116,8 @@ def test_states_features_and_gradients_are_those_of_the_equations(
         check_gradients(subject, TEXT, capsule, learned, toward)
 
 
-def mixed_rows(subject: Subject) -> list[tuple[list[int], Capsule | None]]:
-    """Texts of many lengths, each with a capsule of another kind or with none."""
-    kinds: tuple[tuple[int, str, int, str | list[int]] | tuple[int], ...] = (
-        (9, "addition", 1, "all"),
-        (1, "extraction", 2, "latter-half"),
-        (5,),
-        (3, "prepending", 1, "odd"),
-        (7, "prepending", 3, "all"),
-        (6, "projection", 2, [2, 3]),
-        (2, "task-only", 1, "input"),
-        (8, "instance-only", 2, [3]),
-        (4, "addition", 1, "all"),
-        (1,),
-        (9, "extraction", 1, "all"),
-        (5, "extraction", 2, "latter-half"),
-        (1, "instance-only", 1, "first-half"),
-    )
-    rows: list[tuple[list[int], Capsule | None]] = []
-    for seed, kind in enumerate(kinds):
-        capsule = None
-        if len(kind) == 4:
-            layers = reference.chosen(kind[3], subject.num_layers)
-            capsule = drawn_capsule(kind[1], kind[2], layers, subject.width, seed)
-        rows.append((text(kind[0], seed), capsule))
-    return rows
-
-
 def test_a_row_is_the_same_alone_padded_and_among_others(subject: Subject) -> None:
-    rows = mixed_rows(subject)
+    rows = mixed_rows(subject.num_layers, subject.width)
     texts, capsules = [ids for ids, _ in rows], [capsule for _, capsule in rows]
     pad_id = subject.pad_id
     together = [
@@ -156,7 +136,7 @@ def test_a_row_is_the_same_alone_padded_and_among_others(subject: Subject) -> No
 
 
 def test_real_positions_of_a_mixed_batch_hold_what_they_hold_alone(subject: Subject) -> None:
-    rows = mixed_rows(subject)
+    rows = mixed_rows(subject.num_layers, subject.width)
     prompts = row_prompts([capsule for _, capsule in rows])
     tokens = token_batch([ids for ids, _ in rows], subject.pad_id, width=11)
     with layer_outputs(subject.ends) as seen:
@@ -170,7 +150,7 @@ def test_real_positions_of_a_mixed_batch_hold_what_they_hold_alone(subject: Subj
 
 
 def test_each_row_of_a_mixed_batch_has_the_gradients_of_its_own_capsule(subject: Subject) -> None:
-    rows = mixed_rows(subject)
+    rows = mixed_rows(subject.num_layers, subject.width)
     learned: list[dict[str, Tensor]] = [
         {}
         if capsule is None

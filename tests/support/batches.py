@@ -9,7 +9,8 @@ from torch import Tensor
 from capsules.core import TokenBatch
 from capsules.injection import PromptGroup, Prompts
 from capsules.variants.registry import variant
-from tests.reference.capsule import Capsule
+from tests.reference.capsule import Capsule, chosen
+from tests.support.texts import text
 
 VARIANTS = ("addition", "prepending", "extraction", "projection", "task-only", "instance-only")
 KERNEL = 5
@@ -23,9 +24,9 @@ def token_batch(
     width = width or max(len(text) for text in texts)
     ids = torch.full((len(texts), width), pad_id)
     mask = torch.zeros(len(texts), width, dtype=torch.bool)
-    for row, text in enumerate(texts):
-        places = slice(width - len(text), width) if left else slice(len(text))
-        ids[row, places] = torch.tensor(text)
+    for row, given in enumerate(texts):
+        places = slice(width - len(given), width) if left else slice(len(given))
+        ids[row, places] = torch.tensor(given)
         mask[row, places] = True
     return TokenBatch(input_ids=ids, attention_mask=mask)
 
@@ -105,3 +106,30 @@ def addition_prompts(capsules: Sequence[Tensor | None]) -> Prompts:
     ]
     tensors: list[dict[str, Tensor]] = [{} if one is None else {"capsule": one} for one in capsules]
     return row_prompts(described, tensors)
+
+
+def mixed_rows(num_layers: int, width: int) -> list[tuple[list[int], Capsule | None]]:
+    """Texts of many lengths, each with a capsule of another kind or with none."""
+    kinds: tuple[tuple[int, str, int, str | list[int]] | tuple[int], ...] = (
+        (9, "addition", 1, "all"),
+        (1, "extraction", 2, "latter-half"),
+        (5,),
+        (3, "prepending", 1, "odd"),
+        (7, "prepending", 3, "all"),
+        (6, "projection", 2, [2, 3]),
+        (2, "task-only", 1, "input"),
+        (8, "instance-only", 2, [3]),
+        (4, "addition", 1, "all"),
+        (1,),
+        (9, "extraction", 1, "all"),
+        (5, "extraction", 2, "latter-half"),
+        (1, "instance-only", 1, "first-half"),
+    )
+    rows: list[tuple[list[int], Capsule | None]] = []
+    for seed, kind in enumerate(kinds):
+        capsule = None
+        if len(kind) == 4:
+            layers = chosen(kind[3], num_layers)
+            capsule = drawn_capsule(kind[1], kind[2], layers, width, seed)
+        rows.append((text(kind[0], seed), capsule))
+    return rows

@@ -1,0 +1,1 @@
+"""The packed pass as an ONNX graph: made, kept, checked and run."""

@@ -1,0 +1,76 @@
+"""Graphs on disk, so that a backbone is exported once."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from capsules.executors.onnx.graph import graph_file
+
+FORMAT = 1
+"""Counts on whenever graphs come to look different for reasons that no version below tells."""
+
+MAKERS = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
+"""Packages whose version may change what a graph looks like."""
+
+
+class GraphCache:
+    """A folder of graphs, each in a folder of its own, which appears whole or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        """Look at a folder.
+
+        Args:
+            folder: where graphs are kept; made when one is.
+        """
+        self.folder = folder
+
+    def place(self, fingerprint: str, *, quantized: bool) -> Path:
+        """The folder of a backbone's graph, which may be missing.
+
+        Args:
+            fingerprint: of the backbone.
+            quantized: whether its weights are 8-bit integers.
+        """
+        makers = {name: version(name) for name in MAKERS}
+        made = json.dumps([FORMAT, fingerprint, quantized, makers], sort_keys=True)
+        return self.folder / hashlib.sha256(made.encode()).hexdigest()[:32]
+
+    def find(self, fingerprint: str, *, quantized: bool) -> Path | None:
+        """The graph's file, or None where there is none."""
+        path = graph_file(self.place(fingerprint, quantized=quantized), quantized=quantized)
+        return path if path.exists() else None
+
+    def discard(self, fingerprint: str, *, quantized: bool) -> None:
+        """Remove a graph that is not what it should be."""
+        shutil.rmtree(self.place(fingerprint, quantized=quantized), ignore_errors=True)
+
+    def lock_file(self, fingerprint: str, *, quantized: bool) -> Path:
+        """What processes lock that want the same graph, so that one makes it.
+
+        Raises:
+            OSError: the folder cannot be made.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.place(fingerprint, quantized=quantized).with_suffix(".lock")
+
+    @contextmanager
+    def making(self, fingerprint: str, *, quantized: bool) -> Iterator[Path]:
+        """An empty folder to write a graph into, which is kept unless something is raised.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        place = self.place(fingerprint, quantized=quantized)
+        made = Path(tempfile.mkdtemp(prefix=".making-", dir=self.folder))
+        try:
+            yield made
+            if not place.exists():
+                made.rename(place)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)

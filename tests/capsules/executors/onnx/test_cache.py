@@ -1,0 +1,61 @@
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from capsules.executors.onnx.cache import GraphCache
+from capsules.executors.onnx.graph import GRAPH, QUANTIZED
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> GraphCache:
+    return GraphCache(tmp_path / "graphs")
+
+
+def make(cache: GraphCache, fingerprint: str, content: str, *, quantized: bool = False) -> None:
+    with cache.making(fingerprint, quantized=quantized) as folder:
+        (folder / (QUANTIZED if quantized else GRAPH)).write_text(content)
+
+
+def kept(cache: GraphCache, fingerprint: str, *, quantized: bool = False) -> str | None:
+    path = cache.find(fingerprint, quantized=quantized)
+    return None if path is None else path.read_text()
+
+
+def test_what_was_made_is_found_again(cache: GraphCache) -> None:
+    assert kept(cache, "one") is None
+    make(cache, "one", "first")
+    assert kept(GraphCache(cache.folder), "one") == "first"
+
+
+def test_backbones_and_number_formats_have_graphs_of_their_own(cache: GraphCache) -> None:
+    make(cache, "one", "first")
+    make(cache, "one", "rounded", quantized=True)
+    make(cache, "other", "second")
+    assert kept(cache, "one") == "first"
+    assert kept(cache, "one", quantized=True) == "rounded"
+    assert kept(cache, "other") == "second"
+
+
+def test_a_graph_appears_whole_or_not_at_all(cache: GraphCache) -> None:
+    with suppress(KeyError), cache.making("one", quantized=False) as folder:
+        (folder / GRAPH).write_text("half")
+        assert cache.find("one", quantized=False) is None
+        raise KeyError
+    assert list(cache.folder.iterdir()) == []
+
+
+def test_the_first_of_two_makers_wins(cache: GraphCache) -> None:
+    with cache.making("one", quantized=False) as folder:
+        (folder / GRAPH).write_text("late")
+        make(cache, "one", "early")
+    assert kept(cache, "one") == "early"
+    assert len(list(cache.folder.iterdir())) == 1
+
+
+def test_a_bad_graph_can_be_discarded(cache: GraphCache) -> None:
+    make(cache, "one", "bad")
+    cache.discard("one", quantized=False)
+    assert kept(cache, "one") is None
+    make(cache, "one", "good")
+    assert kept(cache, "one") == "good"
