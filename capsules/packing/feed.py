@@ -61,9 +61,9 @@ class Packer:
             "text_places": layout.text_places[None],
             "places": layout.place[None],
             "vectors": plan.vectors,
-            "pool": np.stack(plan.pools),
+            "pool": stacked(plan.pools),
             "pool_of": plan.pool_of,
-            "bias": np.stack(plan.biases),
+            "bias": stacked(plan.biases),
             "bias_of": plan.bias_of,
             "gather": layout.gather,
             "scatter": layout.scatter,
@@ -76,8 +76,7 @@ class Packer:
         """What finds the rows in the last layer's states; each family reads them in its way."""
         if self.family == "encoder-only":
             weights = layout.mean_weights(np.ones(layout.positions, dtype=bool))
-            rows = np.arange(len(layout.lengths))
-            return {"mean": ((rows[:, None] == layout.row) * weights).astype(self.dtype)}
+            return {"mean": layout.owns * weights.astype(self.dtype)}
         if self.family == "decoder-only":
             return {"last": layout.last}
         shape = (len(layout.lengths), int(layout.sizes.max()))
@@ -217,8 +216,9 @@ class Plan:
             else:
                 kept[slots] = True
         weights = layout.mean_weights(self.present(layer)).astype(self.dtype)
-        mine = layout.row[: layout.capsules, None] == layout.row
-        found: Array = (shares[:, None] * mine) * weights
+        mine = layout.owns[layout.row[: layout.capsules]]
+        found: Array = mine * weights
+        found *= shares[:, None]
         found[kept, np.flatnonzero(kept)] = 1.0
         return found
 
@@ -263,7 +263,7 @@ class Plan:
         """The low-rank maps: [N, R, rank, D] and [N, R, D, rank] of means [U, R, P]."""
         rows = concatenated([one.rows for one in mapped])
         means = [
-            (self.layout.mean_weights(self.present(layer)) * (rows[:, None] == self.layout.row))
+            self.layout.owns[rows] * self.layout.mean_weights(self.present(layer))
             for layer in self.pool_layers
         ]
         return {
@@ -293,6 +293,11 @@ class Plan:
         """[C, rows] 1 where a slot belongs to a row."""
         found: Array = (self.layout.row[: self.layout.capsules, None] == rows).astype(self.dtype)
         return found
+
+
+def stacked(parts: Sequence[Array]) -> Array:
+    """Arrays under one more axis; a single one, as there mostly is, without a copy."""
+    return parts[0][None] if len(parts) == 1 else np.stack(parts)
 
 
 def array(tensor: Tensor) -> Array:

@@ -1,7 +1,6 @@
 """Where each position of a packed batch belongs, and where it attends."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,19 +20,6 @@ BIN_WIDTH = 32
 """Least places of a bin: short rows share one, since small products of matrices are slow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
-    """Rows whose attention is computed side by side.
-
-    Attributes:
-        rows: which they are.
-        free: places that are left.
-    """
-
-    rows: list[int]
-    free: int
-
-
 def fill_bins(sizes: Sequence[int], width: int) -> list[list[int]]:
     """Put rows into as few bins as first-fit finds, the longest first.
 
@@ -41,17 +27,19 @@ def fill_bins(sizes: Sequence[int], width: int) -> list[list[int]]:
         sizes: places of each row, at most `width`.
         width: of a bin.
     """
-    bins: list[Bin] = []
-    for row in sorted(range(len(sizes)), key=lambda row: -sizes[row]):
+    bins: list[list[int]] = []
+    free: list[int] = []
+    for row in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
         size = sizes[row]
-        for index, found in enumerate(bins):
-            if found.free >= size:
-                found.rows.append(row)
-                bins[index] = Bin(found.rows, found.free - size)
+        for index, room in enumerate(free):
+            if room >= size:
+                bins[index].append(row)
+                free[index] -= size
                 break
         else:
-            bins.append(Bin([row], width - size))
-    return [found.rows for found in bins]
+            bins.append([row])
+            free.append(width - size)
+    return bins
 
 
 class Layout:
@@ -92,6 +80,12 @@ class Layout:
         return self.lengths + self.slots
 
     @cached_property
+    def owns(self) -> Bools:
+        """[B, P] whether a position is a row's."""
+        found: Bools = np.arange(len(self.lengths))[:, None] == self.row
+        return found
+
+    @cached_property
     def text_places(self) -> Ints:
         """[T] each token's place in its text."""
         return counted(self.lengths)
@@ -109,7 +103,7 @@ class Layout:
     @cached_property
     def width(self) -> int:
         """W, places of a bin."""
-        return max(BIN_WIDTH, int(self.sizes.max()))
+        return max(int(self.sizes.max()), min(BIN_WIDTH, self.positions))
 
     @cached_property
     def bins(self) -> list[list[int]]:

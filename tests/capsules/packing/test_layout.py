@@ -42,8 +42,9 @@ def test_a_row_lies_in_one_bin_side_by_side(three: Layout) -> None:
         ].tolist() == list(range(size))
 
 
-def test_bins_are_as_wide_as_the_longest_row_or_the_least_width() -> None:
-    assert layout([3, 4], [1, 1]).width == BIN_WIDTH
+def test_bins_are_as_wide_as_the_longest_row_or_what_makes_products_fast() -> None:
+    assert layout([3, 4] * 9, [1, 1] * 9).width == BIN_WIDTH
+    assert layout([3, 4], [1, 1]).width == 9
     assert layout([3, 90], [1, 2]).width == 92
 
 
