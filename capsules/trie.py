@@ -167,7 +167,7 @@ def reading(tries: Sequence[LabelTrie]) -> Reading | None:
 def unusable(label: str, reason: str) -> ArtefactError:
     """The error for a label word that cannot be told from the others."""
     return ArtefactError(
-        f"The verbalizer of {label!r} {reason}.",
+        f"The word of {label!r} (--word, in a job or a manifest verbalizers) {reason}.",
         code=ArtefactFault.INVALID_LABELS,
         field=f"verbalizers.{label}",
     )

@@ -3,7 +3,9 @@
 ServiceError
 ├── BadRequest 400 · NotFound 404 · RequestTimeout 408 · Conflict 409
 ├── PreconditionFailed 412 · PayloadTooLarge 413 · UriTooLong 414
-├── UnsupportedMediaType 415 · Unprocessable 422 · HeadersTooLarge 431
+├── UnsupportedMediaType 415 · Unprocessable 422
+├── TooManyRequests 429    this caller's quota; carries Retry-After
+├── HeadersTooLarge 431
 ├── InternalError 500
 ├── Unavailable 503    full, warming or draining; carries Retry-After
 └── DeadlineExceeded 504
@@ -109,6 +111,13 @@ class Unprocessable(ServiceError):
 
     status = 422
     title = "Unprocessable content"
+
+
+class TooManyRequests(ServiceError):
+    """This caller has as much under way as is its share; the request may be sent again."""
+
+    status = 429
+    title = "Too many requests"
 
 
 class HeadersTooLarge(ServiceError):

@@ -1,13 +1,15 @@
 """Every Prometheus metric of the server, each declared once, in a registry of the app's own."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from service.ranking import Ranking
 
@@ -21,7 +23,6 @@ RANK_S = 60.0
 UNREAD_S = 600.0
 """After how long without a reader that happens nevertheless, so that deleted tasks are forgotten."""
 
-TIERS = ("device", "host")
 REQUEST_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 STAGE_SECONDS = (0.0001, 0.00025, 0.0005, *REQUEST_SECONDS)
 COUNTS = tuple(2**exponent for exponent in range(11))
@@ -62,6 +63,91 @@ class Batch(Protocol):
         """How long each row waited."""
         ...
 
+    @property
+    def prepare_seconds(self) -> float:
+        """How long it took to get ready."""
+        ...
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the model ran another batch meanwhile."""
+        ...
+
+
+class Bank(Protocol):
+    """What is measured of the bank of capsules; see `service.engine.bank.BankStats`."""
+
+    @property
+    def resident(self) -> int:
+        """Capsules on the device."""
+        ...
+
+    @property
+    def host(self) -> int:
+        """Capsules in host memory."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """Taken on the device."""
+        ...
+
+    @property
+    def host_bytes(self) -> int:
+        """Taken in host memory."""
+        ...
+
+    @property
+    def page_ins(self) -> int:
+        """Capsules brought to the device, ever."""
+        ...
+
+    @property
+    def evictions(self) -> int:
+        """Capsules that made room, ever."""
+        ...
+
+
+class BankCollector(Collector):
+    """Reads the bank once whenever the metrics are read, so that its figures fit each other."""
+
+    def __init__(self) -> None:
+        self.read: Callable[[], Bank] | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        """The bank's metrics; none before there is a bank."""
+        if self.read is None:
+            return
+        bank = self.read()
+        loaded = GaugeMetricFamily(
+            "capsule_capsules_loaded",
+            "Capsules in memory, by where their tensors are.",
+            labels=("tier",),
+        )
+        taken = GaugeMetricFamily(
+            "capsule_bank_bytes",
+            "Memory that capsules' tensors take, idle places included, by where they are.",
+            labels=("tier",),
+        )
+        for tier, count, nbytes in (
+            ("device", bank.resident, bank.bytes),
+            ("host", bank.host, bank.host_bytes),
+        ):
+            loaded.add_metric((tier,), count)
+            taken.add_metric((tier,), nbytes)
+        yield loaded
+        yield taken
+        yield CounterMetricFamily(
+            "capsule_bank_page_ins",
+            "Capsules that were brought from host memory to the device for a batch.",
+            value=bank.page_ins,
+        )
+        yield CounterMetricFamily(
+            "capsule_bank_evictions",
+            "Capsules that were moved to host memory to make room for others.",
+            value=bank.evictions,
+        )
+
 
 class Metrics:
     """The metrics; observes the engine and the registry, from any thread.
@@ -78,6 +164,8 @@ class Metrics:
         self.ranked = clock()
         self.known: Callable[[str], bool] = lambda task: True
         self.lock = Lock()
+        self.request_series: dict[tuple[str, int], Counter] = {}
+        self.route_series: dict[str, Histogram] = {}
 
         self.requests = self.counter(
             "capsule_requests",
@@ -108,6 +196,13 @@ class Metrics:
         self.queue_seconds = self.histogram(
             "capsule_queue_seconds", "One row's wait for the model.", STAGE_SECONDS
         )
+        self.prepare_seconds = self.histogram(
+            "capsule_prepare_seconds",
+            "Getting one batch ready: padding, gathering capsules, what the executor needs; "
+            "`ahead`: while the model ran another batch, or else `idle`.",
+            STAGE_SECONDS,
+            "model",
+        )
         self.forward_seconds = self.histogram(
             "capsule_forward_seconds", "One batch on the model.", STAGE_SECONDS
         )
@@ -120,8 +215,15 @@ class Metrics:
         )
         self.padding_ratio = self.histogram(
             "capsule_batch_padding_ratio",
-            "Tokens of a batch with padding over those without; 1 is no padding.",
+            "Tokens computed of a batch over real ones; 1 is no padding, or an executor without.",
             RATIOS,
+        )
+        self.failed = self.counter(
+            "capsule_batch_failed_rows", "Rows of batches that could not be prepared or run."
+        )
+        self.unwanted = self.counter(
+            "capsule_batch_dropped_rows",
+            "Rows of batches that nobody waited for any more when the model came to them.",
         )
         self.queue_depth = self.gauge("capsule_queue_depth", "Rows that wait for the model.")
         self.dropped = self.counter(
@@ -131,12 +233,14 @@ class Metrics:
             "capsule_expired", "Rows that had no answer yet when their time was up."
         )
         self.shed = self.counter(
-            "capsule_shed_rows", "Rows that the engine turned away, by the error's code.", "reason"
+            "capsule_shed_rows",
+            "Rows that the engine turned away, by the error's code; `caller_queue_full`: for being "
+            "more than their caller's share of the queue.",
+            "reason",
         )
 
-        self.resident = self.gauge(
-            "capsule_capsules_loaded", "Capsules in memory, by where their tensors are.", "tier"
-        )
+        self.bank = BankCollector()
+        self.registry.register(self.bank)
         self.servable = self.gauge(
             "capsule_versions_served", "Capsule versions that can be classified with."
         )
@@ -193,10 +297,24 @@ class Metrics:
         with self.lock:
             self.rank_tasks(every=UNREAD_S)
             for label in {self.label(task) for task in tasks} or ("",):
-                self.requests.labels(label, status).inc()
-        self.request_seconds.labels(route).observe(seconds)
+                self.requests_of(label, status).inc()
+        self.request_seconds_of(route).observe(seconds)
         if code is not None:
             self.refused.labels(code).inc()
+
+    def requests_of(self, label: str, status: int) -> Counter:
+        """The series of a task's label and a status, which are quicker to find here; locked."""
+        series = self.request_series.get((label, status))
+        if series is None:
+            series = self.request_series[label, status] = self.requests.labels(label, status)
+        return series
+
+    def request_seconds_of(self, route: str) -> Histogram:
+        """The series of a route."""
+        series = self.route_series.get(route)
+        if series is None:
+            series = self.route_series[route] = self.request_seconds.labels(route)
+        return series
 
     def label(self, task: str) -> str:
         """Count a request for a task: under its name if it is among the busiest, else `_other`."""
@@ -215,6 +333,7 @@ class Metrics:
         self.ranked += elapsed
         for task in self.ranking.rank(elapsed, self.known):
             self.requests.remove_by_labels({"task": task})
+            self.request_series.clear()
 
     def row_refused(self, code: str) -> None:
         """One row of a request got an error."""
@@ -235,14 +354,25 @@ class Metrics:
         self.tokenise_seconds.observe(seconds)
 
     def batch_finished(self, report: Batch) -> None:
-        """A batch was answered."""
+        """The model ran a batch."""
         self.batch_size.observe(report.rows)
         self.batch_tokens.observe(report.tokens)
         self.batch_tasks.observe(report.tasks)
         self.padding_ratio.observe(report.padded_tokens / max(report.tokens, 1))
+        self.prepare_seconds.labels("ahead" if report.ahead else "idle").observe(
+            report.prepare_seconds
+        )
         self.forward_seconds.observe(report.forward_seconds)
         for seconds in report.queue_seconds:
             self.queue_seconds.observe(seconds)
+
+    def batch_failed(self, rows: int) -> None:
+        """A batch of this many rows could not be prepared or run."""
+        self.failed.inc(rows)
+
+    def batch_dropped(self, rows: int) -> None:
+        """A prepared batch of this many rows was not run, since nobody waited for any of them."""
+        self.unwanted.inc(rows)
 
     def cancelled(self, rows: int) -> None:
         """A client went away while this many of its rows had no answer."""
@@ -282,20 +412,19 @@ class Metrics:
     def watch(
         self,
         queue_depth: Callable[[], int],
-        tiers: Callable[[], Mapping[str, int]],
+        bank: Callable[[], Bank],
         known: Callable[[str], bool],
     ) -> None:
         """Read the server's state whenever the metrics are read.
 
         Args:
             queue_depth: rows that wait.
-            tiers: capsules in memory, by tier.
+            bank: what the bank holds.
             known: whether a task exists.
         """
         self.known = known
         self.queue_depth.set_function(queue_depth)
-        for tier in TIERS:
-            self.resident.labels(tier).set_function(partial(tier_of, tiers, tier))
+        self.bank.read = bank
 
     def watch_follower(self, lag: Callable[[], float]) -> None:
         """Read how far behind the database this server may be whenever the metrics are read.
@@ -312,8 +441,3 @@ class Metrics:
         with self.lock:
             self.rank_tasks(every=RANK_S)
         return text
-
-
-def tier_of(tiers: Callable[[], Mapping[str, int]], tier: str) -> int:
-    """How many capsules one tier holds now."""
-    return tiers()[tier]

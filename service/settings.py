@@ -22,6 +22,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 PREFIX = "CAPSULE_"
 VARIABLE = re.compile(rf"\b{PREFIX}[A-Z_]+")
 MIB = 1024 * 1024
+MAX_BATCH_ROWS = 64
+"""The most that a batch has where nothing else is set."""
 
 # Read by the client commands and the compose file, which may share an environment with a server.
 NOT_OURS = frozenset({"CAPSULE_URL", "CAPSULE_TAG", "CAPSULE_GPU_PORT"})
@@ -93,16 +95,18 @@ class Settings(BaseSettings):
     )
     executor: Literal["auto", "torch", "onnxruntime"] = Field(
         default="auto",
-        description="What runs it; `auto` is onnxruntime on a CPU in float32, where its answers are "
-        "those of torch, and torch everywhere else.",
+        description="What runs it: `onnxruntime`, `torch`, or `auto`, which is onnxruntime on a CPU in "
+        "float32, where its answers are torch's, and torch everywhere else.",
     )
     quantization: Literal["none", "int8"] = Field(
         default="none",
-        description="`int8` computes matrix products on 8-bit integers: faster, slightly less exact; "
-        "with onnxruntime only.",
+        description="`int8` computes matrix products on 8-bit integers: faster, less exact; with "
+        "onnxruntime only.",
     )
     compile: bool = Field(
-        default=False, description="Compile the layers with torch, on the first requests."
+        default=False,
+        description="Compile the layers with torch, which takes longer to start and, on a CPU, a C++ "
+        "compiler.",
     )
     graph_dir: Path | None = Field(
         default=None,
@@ -138,11 +142,14 @@ class Settings(BaseSettings):
         default=30_000,
         description="Time limit of a classification, and the most its `timeout_ms` may ask for.",
     )
-    max_batch_rows: Count = Field(default=32, description="Most rows of one forward pass.")
+    max_batch_rows: Count | None = Field(
+        default=None,
+        description="Most rows of one forward pass; by default 64 with onnxruntime and 32 with torch.",
+    )
     max_batch_tokens: Count | None = Field(
         default=None,
-        description="Most tokens of one forward pass, padding included; by default 2048 on a CPU "
-        "and 32768 on CUDA.",
+        description="Most tokens of one forward pass, capsules included, and padding where it is "
+        "computed; by default 512 with onnxruntime, 2048 with torch on a CPU and 32768 on CUDA.",
     )
     bank_slots: Count = Field(
         default=10_000, description="Capsules held on the device; the others wait in memory."
@@ -214,13 +221,15 @@ class Settings(BaseSettings):
             )
         if self.compile and self.executor == "onnxruntime":
             raise ValueError(
-                f"{PREFIX}COMPILE is true, which is for torch, but {PREFIX}EXECUTOR is onnxruntime"
+                f"{PREFIX}COMPILE is true, which is for torch, but {PREFIX}EXECUTOR is onnxruntime: "
+                f"set {PREFIX}EXECUTOR to auto or torch, or {PREFIX}COMPILE to false"
             )
-        if self.bank_slots < 2 * self.max_batch_rows:
+        rows = self.max_batch_rows or MAX_BATCH_ROWS
+        if self.bank_slots < 2 * rows:
             raise ValueError(
                 f"{PREFIX}BANK_SLOTS is {self.bank_slots}, less than twice {PREFIX}MAX_BATCH_ROWS, "
-                f"{self.max_batch_rows}: a batch that runs and one that is prepared may need that "
-                "many capsules at once"
+                f"{rows}: a batch that runs and one that is prepared may need that many capsules at "
+                "once"
             )
         return self
 

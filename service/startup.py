@@ -2,22 +2,23 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 
 import structlog
 
 from capsules import zoo
-from capsules.backbones.base import Backbone, LoadedBackbone
+from capsules.backbones.base import LoadedBackbone
 from capsules.backbones.load import load
 from capsules.errors import CapsuleError
 from capsules.executors.base import Executor
-from capsules.executors.torch import TorchExecutor
+from capsules.executors.onnx.runtime import OnnxRuntimeExecutor
 from service.desk.desk import Desk
 from service.desk.housekeeping import Housekeeping, keeping
 from service.desk.ports import Rehearsal as RehearsalPort, Shelf
 from service.engine.config import EngineConfig
 from service.engine.engine import Engine
+from service.engine.executors import ExecutorConfig, open_executor
 from service.engine.rehearsal import Rehearsal
 from service.errors import ServiceError
 from service.jobs.sql import open_ledger
@@ -40,7 +41,7 @@ async def assemble(
     settings: Settings,
     metrics: Metrics,
     *,
-    executor_for: Callable[[Backbone], Executor] = TorchExecutor,
+    executor_for: Callable[[LoadedBackbone, ExecutorConfig], Awaitable[Executor]] = open_executor,
 ) -> AsyncIterator[Warm]:
     """The real thing: store, backbone, engine and registry, in this order; blocking parts in threads.
 
@@ -59,15 +60,23 @@ async def assemble(
         loaded = await asyncio.to_thread(
             load, settings.backbone, device=settings.device, dtype=settings.dtype
         )
-        executor = executor_for(loaded.backbone)
-        engine = Engine(loaded, executor, engine_config(settings), metrics)
+        executor = await executor_for(loaded, executor_config(settings))
+        engine = Engine(loaded, executor, engine_config(settings, executor), metrics)
         try:
             await engine.start()
-            with closing(Registry(store, engine, loaded.info, observer=metrics)) as registry:
+            with closing(
+                Registry(
+                    store,
+                    engine,
+                    loaded.info,
+                    observer=metrics,
+                    tolerance=executor.tolerance,
+                )
+            ) as registry:
                 await registry.load(lambda count: logger.info("capsules_read", count=count))
                 if settings.load_zoo:
                     await registry.load_zoo(zoo.artefacts())
-                metrics.watch(lambda: engine.queue_depth, lambda: tiers(engine), registry.knows)
+                metrics.watch(lambda: engine.queue_depth, engine.bank.stats, registry.knows)
                 follower = registry.follower()
                 metrics.watch_follower(follower.lag)
                 with closing(open_desk(store, Rehearsal(loaded), registry, settings)) as desk:
@@ -84,10 +93,23 @@ async def assemble(
         await asyncio.to_thread(store.close)
 
 
-def engine_config(settings: Settings) -> EngineConfig:
+def executor_config(settings: Settings) -> ExecutorConfig:
+    """The executor's part of the settings."""
+    return ExecutorConfig(
+        backbone=settings.backbone,
+        graphs=settings.graph_dir or settings.data_dir / "graphs",
+        choice=settings.executor,
+        quantization=settings.quantization,
+        compile=settings.compile,
+        threads=settings.threads,
+    )
+
+
+def engine_config(settings: Settings, executor: Executor) -> EngineConfig:
     """The engine's part of the settings."""
     return EngineConfig(
-        threads=settings.threads,
+        # What is left to torch beside an executor with threads of its own is too small for many.
+        threads=1 if isinstance(executor, OnnxRuntimeExecutor) else settings.threads,
         tokenise_threads=settings.tokenise_threads,
         queue_rows=settings.queue_rows,
         max_batch_rows=settings.max_batch_rows,
@@ -107,12 +129,6 @@ def open_desk(store: Store, rehearsal: RehearsalPort, shelf: Shelf, settings: Se
         max_bytes=settings.max_dataset_bytes,
         max_rows=settings.max_dataset_rows,
     )
-
-
-def tiers(engine: Engine) -> dict[str, int]:
-    """How many capsules each tier holds."""
-    stats = engine.bank.stats()
-    return {"device": stats.resident, "host": stats.host}
 
 
 def facts(loaded: LoadedBackbone, executor: Executor) -> BackboneFacts:

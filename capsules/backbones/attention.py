@@ -83,7 +83,7 @@ def attend_densely(
     """
 
     def split(states: Tensor, parts: int) -> Tensor:
-        apart = states.unflatten(2, (parts, -1)).transpose(1, 2)
+        apart: Tensor = states.unflatten(2, (parts, -1)).transpose(1, 2)
         return apart.repeat_interleave(heads // parts, dim=1)
 
     scores = torch.matmul(split(query, heads) * scale, split(key, groups).transpose(2, 3)) + bias

@@ -128,16 +128,19 @@ class Backbone(ABC):
         """
 
     @property
+    def words(self) -> Tensor:
+        """The embeddings of tokens, [vocabulary, D]."""
+        return self.model.get_input_embeddings().get_parameter("weight")
+
+    @property
     def hidden_size(self) -> int:
         """D, width of the hidden states."""
-        weight: Tensor = self.model.get_input_embeddings().weight
-        return weight.shape[1]
+        return self.words.shape[1]
 
     @property
     def vocabulary(self) -> int:
         """How many token ids there are."""
-        weight: Tensor = self.model.get_input_embeddings().weight
-        return weight.shape[0]
+        return self.words.shape[0]
 
     @property
     def sights(self) -> Sequence[Sight]:

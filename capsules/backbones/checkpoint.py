@@ -6,7 +6,7 @@ import torch
 from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from capsules.backbones.source import BackboneSource
+from capsules.backbones.source import BackboneSource, corrupt
 from capsules.errors import BackboneError, BackboneFault
 
 
@@ -46,9 +46,7 @@ def load_pretrained(
         )
     # Every error, since damaged files surface as whatever the libraries beneath trip over.
     except Exception as error:
-        raise BackboneError(
-            f"The backbone in {source.place} cannot be loaded: {error}", code=BackboneFault.CORRUPT
-        ) from error
+        raise corrupt(f"The backbone in {source.place} cannot be loaded", error) from error
     finally:
         transformers_logging.set_verbosity(level)
         if progress:

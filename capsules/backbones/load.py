@@ -7,7 +7,7 @@ from capsules.backbones.base import BackboneInfo, LoadedBackbone
 from capsules.backbones.device import resolve_device, resolve_dtype
 from capsules.backbones.fingerprint import fingerprint, read_json
 from capsules.backbones.registry import backbone_class
-from capsules.backbones.source import BackboneSource, resolve
+from capsules.backbones.source import BackboneSource, corrupt, resolve
 from capsules.backbones.tokeniser import Tokeniser
 from capsules.errors import BackboneError, BackboneFault
 
@@ -43,10 +43,7 @@ def load_source(source: BackboneSource, device: torch.device, dtype: torch.dtype
         )
     # Every error, since damaged files surface as whatever the libraries beneath trip over.
     except Exception as error:
-        raise BackboneError(
-            f"The configuration in {source.place} cannot be used: {error}",
-            code=BackboneFault.CORRUPT,
-        ) from error
+        raise corrupt(f"The configuration in {source.place} cannot be used", error) from error
     adapter = backbone_class(config.model_type)
     model = adapter.load_model(source, dtype)
     backbone = adapter(model)
@@ -77,10 +74,7 @@ def load_tokeniser(source: BackboneSource) -> Tokeniser:
             source.folder, local_files_only=True, **source.gguf_option
         )
     except Exception as error:
-        raise BackboneError(
-            f"The tokenizer in {source.place} cannot be loaded: {error}",
-            code=BackboneFault.CORRUPT,
-        ) from error
+        raise corrupt(f"The tokenizer in {source.place} cannot be loaded", error) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise BackboneError(
             f"The backbone {source.id!r} has no fast tokenizer; put a tokenizer.json beside its "

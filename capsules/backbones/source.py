@@ -148,3 +148,18 @@ def first_line(error: Exception) -> str:
     """The first line of an error's text, or its type where it has none."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def corrupt(what: str, error: Exception) -> BackboneError:
+    """The error for files that the libraries beneath cannot read, with what to do about it.
+
+    Args:
+        what: cannot be done, with which file or folder.
+        error: as the libraries have it.
+    """
+    reason = str(error).strip().rstrip(".")
+    return BackboneError(
+        f"{what}: {reason}. It may be damaged or cut off: get it anew, or name another backbone "
+        "with --backbone or CAPSULE_BACKBONE.",
+        code=BackboneFault.CORRUPT,
+    )

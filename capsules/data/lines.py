@@ -1,5 +1,6 @@
 """The physical lines of a file: gunzipped, decoded, counted and bounded."""
 
+import codecs
 import gzip
 import zlib
 from typing import IO
@@ -9,6 +10,7 @@ from capsules.errors import DataError, DataFault
 GZIP_MAGIC = b"\x1f\x8b"
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
+PEEKED_BYTES = 1024
 MAX_ROW_BYTES = 16 * 1024 * 1024
 
 
@@ -67,11 +69,18 @@ class Lines:
     def _unpacked(self, stream: IO[bytes]) -> IO[bytes] | gzip.GzipFile:
         try:
             start = stream.tell()
-            packed = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+            head = stream.read(PEEKED_BYTES)
             stream.seek(start)
         except OSError as error:
             raise self.unreadable(f"cannot be read: {error}") from error
-        return gzip.GzipFile(fileobj=stream, mode="rb") if packed else stream
+        if head.startswith(GZIP_MAGIC):
+            return gzip.GzipFile(fileobj=stream, mode="rb")
+        if self.source.lower().endswith(".gz") and not may_be_text(head):
+            raise self.unreadable(
+                "is not gzipped, whatever its name says, and no text either; pack it with gzip, or "
+                "send the text as it is"
+            )
+        return stream
 
     def _read_line(self) -> bytes:
         # One byte more than is allowed tells "full" from "too much" without expanding a gzip bomb.
@@ -97,3 +106,14 @@ class Lines:
         self._bytes += len(raw)
         self._row_bytes += len(raw)
         return raw
+
+
+def may_be_text(head: bytes) -> bool:
+    """Whether a file that begins so can be UTF-8, or UTF-16, which is refused elsewhere."""
+    if head.startswith(UTF16_BOMS):
+        return True
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in head

@@ -9,6 +9,9 @@ from torch import Tensor
 from capsules.core import Reading, TokenBatch
 from capsules.injection import Prompts
 
+TOLERANCE = 1e-2
+"""How far a probability may be from what was recorded, where it is computed as it was then."""
+
 Pass = Callable[[], Tensor]
 """One forward pass that has all it needs; called once, it gives the features."""
 
@@ -20,10 +23,12 @@ class Executor(Protocol):
         name: what it is called in settings, logs and replies.
         padding_free: whether rows of any lengths share a batch at no cost, since only real
             positions are computed.
+        tolerance: how far a probability may be from the one that the reference gives in float32.
     """
 
     name: str
     padding_free: ClassVar[bool]
+    tolerance: float = TOLERANCE
 
     @property
     def device(self) -> torch.device:

@@ -278,8 +278,8 @@ class Run:
     def diverged(self, loss: float, where: str) -> TrainingError:
         """The error for a loss that is no longer a number."""
         return TrainingError(
-            f"The loss is {loss} {where}; lower the learning rate ({self.learning_rate})."
-            f"{self.afresh()}",
+            f"The loss is {loss} {where}; lower the learning rate (--learning-rate, in a job "
+            f"learning_rate) below {self.learning_rate}.{self.afresh()}",
             code=TrainingFault.DIVERGED,
             field="learning_rate",
         )

@@ -120,7 +120,8 @@ def words(
     if loaded.info.family != "encoder-decoder":
         if given is not None:
             raise OptionError(
-                f"{loaded.info.id!r} does not answer in words; leave the verbalizers out.",
+                f"{loaded.info.id!r} does not answer in words; leave the words of labels "
+                "(--word, in a job verbalizers) out.",
                 field="verbalizers",
             )
         return None
@@ -129,8 +130,8 @@ def words(
     if set(given) != set(labels):
         odd = sorted(set(given) ^ set(labels))[0]
         raise OptionError(
-            f"The verbalizers must give one word for each label and nothing else; {odd!r} is "
-            f"{'no label' if odd in given else 'missing'}.",
+            "The words of labels (--word, in a job verbalizers) must be one for each label and "
+            f"nothing else; {odd!r} is {'no label' if odd in given else 'missing'}.",
             field="verbalizers",
         )
     return {label: given[label] for label in labels}

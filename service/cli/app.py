@@ -118,14 +118,16 @@ def serve(
         str | None,
         setting(
             "executor",
-            "What runs it: `onnxruntime`, `torch`, or `auto`, the fastest that gives torch's answers.",
+            "What runs it: `onnxruntime`, `torch`, or `auto`, which is onnxruntime on a CPU in "
+            "float32, where its answers are torch's, and torch everywhere else.",
         ),
     ] = None,
     quantization: Annotated[
         str | None,
         setting(
             "quantization",
-            "`int8` computes matrix products on 8-bit integers: faster, slightly less exact.",
+            "`int8` computes matrix products on 8-bit integers: faster, less exact; with "
+            "onnxruntime only.",
         ),
     ] = None,
     threads: Annotated[

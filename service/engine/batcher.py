@@ -1,8 +1,9 @@
 """Which of the waiting rows run next: pure policy, without clock, lock or thread.
 
-The oldest row that is still wanted is the anchor: it is always in the batch, so no row waits
-longer than one batch for each row that was ahead of it. Rows of about its size join it, nearest
-first, while the budget of padded tokens, the row limit and the bound on padding allow.
+The first row that is still wanted is the anchor: it is always in the batch, so no row waits longer
+than one batch for each row that was ahead of it. Others join it while the budget, the row limit
+and the bound on waste allow: those of about its size first where padding is computed, and in their
+order where it is not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,12 +44,16 @@ class Limits:
 
     Attributes:
         max_rows: most rows.
-        max_tokens: most positions computed, padding and capsule slots included.
-        max_padding: most positions computed per real one...
-        free_padding: ...unless no more than this many are padding, since on few tokens a pass of
-            its own costs more than padding does.
-        window: how many rows, from the oldest, are looked at for neighbours; bounds the time that
+        max_tokens: most positions computed, capsule slots included, and padding where it is
+            computed.
+        max_padding: most work done per work needed...
+        free_padding: ...unless no more than the work of this many positions is wasted, since on
+            few of them a pass of its own costs more than that.
+        window: how many rows, from the first, are looked at for neighbours; bounds the time that
             a pick takes.
+        padding_free: whether only real positions are computed. Then only attention wastes work.
+        attention_cost: where padding is free: what a position pays for each one that it attends
+            to, as a part of all that it costs besides.
     """
 
     max_rows: int
@@ -56,6 +61,8 @@ class Limits:
     max_padding: float = 1.1
     free_padding: int = 32
     window: int = 512
+    padding_free: bool = False
+    attention_cost: float = 1 / 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +80,16 @@ class Pick(Generic[T]):
     expired: tuple[T, ...]
 
 
+def size(row: Waiting) -> int:
+    """Positions that a row takes in the sequence."""
+    return row.tokens + row.slots
+
+
 def pick(waiting: Iterable[T], now: float, limits: Limits) -> Pick[T]:
     """Choose the next batch.
 
     Args:
-        waiting: rows in the order in which they are to be served, oldest first.
+        waiting: rows in the order in which they are due, the first one first.
         now: the present time.
         limits: bounds on the batch.
     """
@@ -98,37 +110,83 @@ def pick(waiting: Iterable[T], now: float, limits: Limits) -> Pick[T]:
 
 
 def neighbours(live: Sequence[T], limits: Limits) -> list[T]:
-    """The first row, and those of about its size that fit in with it.
+    """The first row, and those that fit in with it.
 
     Rows of the same shape join in their order: once one does not fit, its likes are passed over,
     even where a batch that has grown since would take them.
     """
-    sizes = [row.tokens + row.slots for row in live]
-    size = sizes[0]
-    batch, real, tokens, slots = [live[0]], size, live[0].tokens, live[0].slots
+    sizes = [size(row) for row in live]
+    others: Iterable[int] = range(1, len(live))
+    if not limits.padding_free:
+        others = sorted(others, key=lambda index: abs(sizes[index] - sizes[0]))
+    batch = [live[0]]
+    extent = Extent().and_one(live[0])
     refused: set[tuple[int, int]] = set()
-    for index in sorted(range(1, len(live)), key=lambda index: abs(sizes[index] - size)):
+    for index in others:
+        if len(batch) == limits.max_rows or extent.real >= limits.max_tokens:
+            break
         row = live[index]
         shape = (row.tokens, row.slots)
         if shape in refused:
             continue
-        width = max(tokens, row.tokens) + max(slots, row.slots)
-        if fits(len(batch) + 1, width, real + sizes[index], limits):
+        grown = extent.and_one(row)
+        if grown.fits(limits):
             batch.append(row)
-            real += sizes[index]
-            tokens, slots = max(tokens, row.tokens), max(slots, row.slots)
-            if len(batch) == limits.max_rows:
-                break
+            extent = grown
         else:
             refused.add(shape)
     return batch
 
 
-def fits(rows: int, width: int, real: int, limits: Limits) -> bool:
-    """Whether `rows` rows of `width` positions each, `real` of them real, may be computed."""
-    computed = rows * width
-    return (
-        rows <= limits.max_rows
-        and computed <= limits.max_tokens
-        and computed <= max(real * limits.max_padding, real + limits.free_padding)
-    )
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How large a batch is, and what it costs in positions.
+
+    Attributes:
+        rows: how many.
+        real: their positions.
+        squares: their positions squared, in sum.
+        tokens: of the longest text.
+        slots: of the longest capsule.
+        longest: positions of the longest row.
+    """
+
+    rows: int = 0
+    real: int = 0
+    squares: int = 0
+    tokens: int = 0
+    slots: int = 0
+    longest: int = 0
+
+    def and_one(self, row: Waiting) -> "Extent":
+        """With one row more."""
+        positions = size(row)
+        return Extent(
+            rows=self.rows + 1,
+            real=self.real + positions,
+            squares=self.squares + positions**2,
+            tokens=max(self.tokens, row.tokens),
+            slots=max(self.slots, row.slots),
+            longest=max(self.longest, positions),
+        )
+
+    def computed(self, limits: Limits) -> int:
+        """Positions that go through the linear layers."""
+        return self.real if limits.padding_free else self.rows * (self.tokens + self.slots)
+
+    def fits(self, limits: Limits) -> bool:
+        """Whether it may be run.
+
+        With padding, the work done is rows times width, and the work needed the real positions.
+        Without it, with n rows of s positions each, the longest of w, and attention cost a:
+
+            needed = sum(s) + a sum(s^2)        done = sum(s) + a n w^2
+        """
+        if self.rows > limits.max_rows or self.computed(limits) > limits.max_tokens:
+            return False
+        if limits.padding_free:
+            needed = self.real + limits.attention_cost * self.squares
+            done = self.real + limits.attention_cost * self.rows * self.longest**2
+        else:
+            needed, done = float(self.real), float(self.computed(limits))
+        return done <= max(needed * limits.max_padding, needed + limits.free_padding)

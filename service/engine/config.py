@@ -1,15 +1,28 @@
 """How an engine is set up."""
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 
 from capsules.errors import OptionError
 from service.engine.batcher import Limits
+from service.engine.records import PROOF_CALLER
 
+PROOF_WEIGHT = 0.1
+"""What golden examples get of a busy model, beside any number of clients that get 1 each."""
+
+MAX_BATCH_ROWS, MAX_BATCH_ROWS_PADDING_FREE = 32, 64
 MAX_BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
+# A CPU is as fast on a few hundred positions as on more, and shorter batches answer sooner.
+MAX_BATCH_TOKENS_PADDING_FREE = {"cpu": 512, "cuda": 32_768}
 # What a forward pass costs before its first token, in tokens.
 FREE_PADDING = {"cpu": 32, "cuda": 4096}
+# Rows looked at for a batch: where they join in their order, few more than fit.
+WINDOW, WINDOW_PADDING_FREE = 512, 128
+# One that runs and one that is prepared.
+BATCHES_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +33,15 @@ class EngineConfig:
         threads: torch's threads for one operation; None leaves torch's own choice.
         tokenise_threads: threads that render templates and tokenise.
         queue_rows: rows that may be on their way to the model, being tokenised or waiting.
-        max_batch_rows: most rows of one forward pass.
-        max_batch_tokens: most positions of one forward pass, padding included; None for 2048 on a
-            CPU and 32,768 on CUDA.
-        max_padding: most positions computed per real one, once a batch holds more than a few.
+        max_batch_rows: most rows of one forward pass; None for 32, and 64 where padding is free.
+        max_batch_tokens: most positions of one forward pass, padding included where it is
+            computed; None for 2048 on a CPU, or 512 where padding is free, and 32,768 on CUDA.
+        max_padding: most work done per work needed, once a batch holds more than a few rows.
+        attention_cost: where padding is free: what a position pays for each one that it attends
+            to, as a part of all that it costs besides; 1 / (6 D) by the number of products.
         bank_slots: capsules held on the device; the others wait in host memory.
+        caller_weights: shares of the model by the key of a caller, as multiples of what others
+            get; all others have 1. By default the replay of golden examples has a tenth.
         grace_s: seconds that rows in flight may take when the engine stops.
 
     Raises:
@@ -34,35 +51,59 @@ class EngineConfig:
     threads: int | None = None
     tokenise_threads: int = 2
     queue_rows: int = 4096
-    max_batch_rows: int = 32
+    max_batch_rows: int | None = None
     max_batch_tokens: int | None = None
     max_padding: float = 1.1
+    attention_cost: float = 1 / 1024
     bank_slots: int = 10_000
+    caller_weights: Mapping[str, float] = field(
+        default_factory=lambda: {PROOF_CALLER: PROOF_WEIGHT}
+    )
     grace_s: float = 30.0
 
     def __post_init__(self) -> None:
-        for name in ("threads", "max_batch_tokens"):
+        for name in ("threads", "max_batch_rows", "max_batch_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} is {value}; give 1 or more, or None.", field=name)
-        for name in ("tokenise_threads", "queue_rows", "max_batch_rows", "max_padding"):
+        for name in ("tokenise_threads", "queue_rows", "max_padding"):
             value = getattr(self, name)
             if not value >= 1:
                 raise OptionError(f"{name} is {value}; give 1 or more.", field=name)
-        if not self.grace_s >= 0:
-            raise OptionError(f"grace_s is {self.grace_s}; give 0 or more.", field="grace_s")
-        if self.bank_slots < self.max_batch_rows:
+        for name in ("grace_s", "attention_cost"):
+            value = getattr(self, name)
+            if not value >= 0:
+                raise OptionError(f"{name} is {value}; give 0 or more.", field=name)
+        for weight in self.caller_weights.values():
+            if not 0 < weight < math.inf:
+                raise OptionError(
+                    f"caller_weights holds {weight}; give finite numbers above 0.",
+                    field="caller_weights",
+                )
+        most = self.max_batch_rows or MAX_BATCH_ROWS_PADDING_FREE
+        if self.bank_slots < BATCHES_AT_ONCE * most:
             raise OptionError(
-                f"bank_slots is {self.bank_slots}, but a batch may hold {self.max_batch_rows} "
-                "capsules at once; raise bank_slots, or lower max_batch_rows to it.",
+                f"bank_slots is {self.bank_slots}, but one batch that runs and one that is "
+                f"prepared may hold {BATCHES_AT_ONCE} * {most} capsules at once; raise "
+                f"bank_slots, or lower max_batch_rows to half of it.",
                 field="bank_slots",
             )
 
-    def limits(self, device: torch.device) -> Limits:
-        """The bounds on a batch that runs on `device`."""
+    def limits(self, device: torch.device, *, padding_free: bool = False) -> Limits:
+        """The bounds on a batch.
+
+        Args:
+            device: that it runs on.
+            padding_free: whether the executor computes real positions only.
+        """
+        rows = MAX_BATCH_ROWS_PADDING_FREE if padding_free else MAX_BATCH_ROWS
+        tokens = MAX_BATCH_TOKENS_PADDING_FREE if padding_free else MAX_BATCH_TOKENS
         return Limits(
-            max_rows=self.max_batch_rows,
-            max_tokens=self.max_batch_tokens or MAX_BATCH_TOKENS[device.type],
+            max_rows=self.max_batch_rows or rows,
+            max_tokens=self.max_batch_tokens or tokens[device.type],
             max_padding=self.max_padding,
             free_padding=FREE_PADDING[device.type],
+            window=WINDOW_PADDING_FREE if padding_free else WINDOW,
+            padding_free=padding_free,
+            attention_cost=self.attention_cost,
         )

@@ -1,6 +1,7 @@
 """The engine as the rest of the server sees it."""
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,13 +11,13 @@ from capsules.core import Encoding
 from capsules.executors.base import Executor
 from service.engine.bank import Bank
 from service.engine.config import EngineConfig
-from service.engine.observer import EngineObserver
+from service.engine.observer import EngineObserver, tell
 from service.engine.queue import RowQueue, stopped
 from service.engine.records import Outcome, RowRequest, Served, Timings
 from service.engine.request import Request, Row
-from service.engine.tokenising import Encoder, turns
+from service.engine.tokenising import Encoder, is_quick, turns
 from service.engine.worker import ModelThread
-from service.errors import DeadlineExceeded, NotFound, ServiceError, Unavailable
+from service.errors import DeadlineExceeded, NotFound, ServiceError, TooManyRequests, Unavailable
 
 
 class Engine:
@@ -45,7 +46,11 @@ class Engine:
         self.config = config
         self.observer = observer
         self.bank = Bank(loaded, executor.device, config.bank_slots)
-        self.queue = RowQueue(config.queue_rows, config.limits(executor.device))
+        self.queue = RowQueue(
+            config.queue_rows,
+            config.limits(executor.device, padding_free=executor.padding_free),
+            weights=config.caller_weights,
+        )
         self.worker = ModelThread(
             executor,
             self.bank,
@@ -73,9 +78,14 @@ class Engine:
     async def start(self) -> None:
         """Start the model thread and wait until the model is warm.
 
+        The tokenisers library is told not to use threads of its own, unless the environment says
+        otherwise: `tokenise_threads` are there already, and on the cores that the model runs on
+        more of them only get in its way.
+
         Raises:
             Exception: whatever the warm-up raised.
         """
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         self.worker.start()
         # Shielded, since cancelling the wait must not cancel the warm-up's own record of success.
         await asyncio.shield(asyncio.wrap_future(self.worker.ready))
@@ -97,7 +107,13 @@ class Engine:
             except RuntimeError:
                 continue  # its event loop is closed, so nobody waits
 
-    async def classify(self, rows: Sequence[RowRequest], *, timeout: float) -> Outcome:  # noqa: ASYNC109 - rows know the deadline too, so that the model thread drops them
+    async def classify(
+        self,
+        rows: Sequence[RowRequest],
+        *,
+        timeout: float,  # noqa: ASYNC109 - rows know the deadline too, so that the model thread drops them
+        caller: str = "",
+    ) -> Outcome:
         """Answer rows, each with its own capsule.
 
         Every capsule is pinned before the first await: one that is in the bank when this is
@@ -106,50 +122,53 @@ class Engine:
         Args:
             rows: at most `queue_rows` of them.
             timeout: seconds after which the answer is of no use.
+            caller: opaque key of who asks; callers take turns.
 
         Returns:
             An answer for each row, or why it has none.
 
         Raises:
             Unavailable: `queue_full`, or `engine_stopped`.
+            TooManyRequests: `caller_queue_full`.
             DeadlineExceeded: the time is up; rows that wait for the model are dropped.
         """
         if not rows:
             return Outcome(rows=(), timings=Timings(tokenise=0.0, queue=0.0, forward=0.0))
-        request = self.admit(rows, timeout)
+        request = self.admit(rows, timeout, caller)
         try:
             async with asyncio.timeout(timeout):
                 tokenise_seconds = await self.enqueue(request)
                 answers = await request.answered()
         except TimeoutError:
-            self.observer.expired(request.pending)
+            tell(self.observer.expired, request.pending)
             raise DeadlineExceeded(
                 "The answer was not ready in time; send fewer texts at once, or try again when the "
                 "server is less busy.",
                 code="deadline_exceeded",
             ) from None
         except asyncio.CancelledError:
-            self.observer.cancelled(request.pending)
+            tell(self.observer.cancelled, request.pending)
             raise
         finally:
             self.leave(request)
         timings = Timings(tokenise_seconds, request.queue_seconds, request.forward_seconds)
         return Outcome(rows=answers, timings=timings)
 
-    def admit(self, rows: Sequence[RowRequest], timeout: float) -> Request:
+    def admit(self, rows: Sequence[RowRequest], timeout: float, caller: str) -> Request:
         """Reserve places for a request and pin its capsules; all of it without an await.
 
         Raises:
             Unavailable: see :meth:`classify`.
+            TooManyRequests: see :meth:`classify`.
         """
         try:
             if not self.healthy:
                 raise stopped()
-            self.queue.reserve(len(rows))
-        except Unavailable as error:
-            self.observer.rejected(len(rows), error.code)
+            self.queue.reserve(len(rows), caller)
+        except (TooManyRequests, Unavailable) as error:
+            tell(self.observer.rejected, len(rows), error.code)
             raise
-        request = Request(rows, timeout)
+        request = Request(rows, timeout, caller)
         self.open.add(request)
         gone = self.bank.pin(row.capsule for row in rows)
         for index, row in enumerate(rows):
@@ -157,7 +176,7 @@ class Engine:
                 request.settle(index, removed(row.capsule))
             else:
                 request.todo.append(index)
-        self.queue.release(len(rows) - len(request.todo))
+        self.queue.release(len(rows) - len(request.todo), caller)
         return request
 
     async def enqueue(self, request: Request) -> float:
@@ -170,13 +189,17 @@ class Engine:
         encoder = Encoder(self.loaded.tokeniser)
         for turn in turns(request.rows, request.todo):
             part = [request.rows[index] for index in turn]
-            try:
-                encoding = request.loop.run_in_executor(self.pool, encoder.encode, part)
-            except RuntimeError:  # the pool has been shut down
-                raise stopped() from None
-            self.put(request, turn, await encoding)
+            if is_quick(part):
+                encodings = encoder.encode(part)
+            else:
+                try:
+                    encoding = request.loop.run_in_executor(self.pool, encoder.encode, part)
+                except RuntimeError:  # the pool has been shut down
+                    raise stopped() from None
+                encodings = await encoding
+            self.put(request, turn, encodings)
         seconds = time.monotonic() - started
-        self.observer.tokenised(len(request.rows), seconds)
+        tell(self.observer.tokenised, len(request.rows), seconds)
         return seconds
 
     def put(
@@ -199,7 +222,7 @@ class Engine:
         request.queued += queued
         request.todo = request.todo[len(turn) :]
         if refused:
-            self.queue.release(len(refused))
+            self.queue.release(len(refused), request.caller)
             self.bank.unpin(request.rows[index].capsule for index, _ in refused)
             for index, error in refused:
                 request.settle(index, error)
@@ -211,7 +234,7 @@ class Engine:
             return
         request.cancelled = True
         waiting = self.queue.withdraw(request.queued)
-        self.queue.release(len(request.todo))
+        self.queue.release(len(request.todo), request.caller)
         self.bank.unpin(row.capsule for row in waiting)
         self.bank.unpin(request.rows[index].capsule for index in request.todo)
 

@@ -7,6 +7,9 @@ from capsules.template import Template
 from capsules.trie import LabelTrie
 from service.errors import ServiceError
 
+PROOF_CALLER = "proof of uploads"
+"""The key under which golden examples are replayed; no client has it."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Served:

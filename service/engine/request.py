@@ -5,9 +5,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from capsules.core import Encoding
 from service.engine.records import RowAnswer, RowRequest, Served
-from service.errors import ServiceError
+from service.errors import InternalError, ServiceError
+
+logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
 Answer = RowAnswer | ServiceError
 
@@ -20,6 +24,7 @@ class Request:
 
     Attributes:
         rows: what is asked.
+        caller: opaque key of who asks.
         todo: positions of the rows that are not tokenised yet; their capsules are pinned and
             their places in the queue reserved.
         queued: the rows that have been put into the queue.
@@ -29,13 +34,14 @@ class Request:
         answers: one for each row, None where there is none yet.
         pending: how many there are none for.
         queue_seconds: longest wait of its rows for the model.
-        forward_seconds: longest time the model took for one of its batches.
+        forward_seconds: longest time that one of its batches took the model.
         failure: why the whole request failed, or None.
         finished: set once there is nothing to wait for.
     """
 
-    def __init__(self, rows: Sequence[RowRequest], timeout: float) -> None:
+    def __init__(self, rows: Sequence[RowRequest], timeout: float, caller: str = "") -> None:
         self.rows = rows
+        self.caller = caller
         self.todo: list[int] = []
         self.queued: list[Row] = []
         self.loop = asyncio.get_running_loop()
@@ -92,6 +98,11 @@ class Row:
     enqueued: float
 
     @property
+    def caller(self) -> str:
+        """Who asks."""
+        return self.request.caller
+
+    @property
     def tokens(self) -> int:
         """Tokens of its text."""
         return len(self.encoding.input_ids)
@@ -118,18 +129,34 @@ class Answered:
 
     Attributes:
         rows: with the answer of each.
-        picked: when the batch was put together, on the monotonic clock.
+        begun: when the model was ready for the batch, on the monotonic clock.
         seconds: what it took from then.
     """
 
     rows: Sequence[tuple[Row, Answer]]
-    picked: float
+    begun: float
     seconds: float
 
     def deliver(self) -> None:
-        """Hand the answers to their requests; runs on their event loop."""
+        """Hand the answers to their requests; runs on their event loop.
+
+        A request that cannot take its answer fails, and the others get theirs.
+        """
         for row, answer in self.rows:
             request = row.request
-            request.queue_seconds = max(request.queue_seconds, self.picked - row.enqueued)
+            request.queue_seconds = max(request.queue_seconds, self.begun - row.enqueued)
             request.forward_seconds = max(request.forward_seconds, self.seconds)
-            request.settle(row.index, answer)
+            try:
+                request.settle(row.index, answer)
+            except Exception as error:
+                logger.error("reply_failed", exc_info=error)
+                request.fail(undelivered())
+
+
+def undelivered() -> InternalError:
+    """The error of a request whose answer got lost on the way."""
+    return InternalError(
+        "The answer could not be delivered; send the request again. If it happens again, report "
+        "the request id.",
+        code="reply_failed",
+    )

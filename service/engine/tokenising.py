@@ -1,4 +1,4 @@
-"""From named inputs to token ids, off the event loop."""
+"""From named inputs to token ids, off the event loop unless that takes longer."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,6 +16,8 @@ logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 # reach the model early.
 TURN_ROWS = 256
 TURN_CHARACTERS = 65_536
+# A text that is tokenised in the time that it takes to hand it to another thread and back.
+QUICK_CHARACTERS = 256
 # Of one request, to be known again: one text under many templates is many texts.
 KNOWN_CHARACTERS = 4 * 1024 * 1024
 
@@ -37,6 +39,11 @@ def turns(rows: Sequence[RowRequest], indices: Sequence[int]) -> Iterator[list[i
             turn, characters = [], 0
     if turn:
         yield turn
+
+
+def is_quick(rows: Sequence[RowRequest]) -> bool:
+    """Whether rows are tokenised sooner on the spot than in another thread: a single short one."""
+    return len(rows) == 1 and rows[0].capsule.template.length(rows[0].inputs) <= QUICK_CHARACTERS
 
 
 class Encoder:

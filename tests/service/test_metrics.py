@@ -3,9 +3,13 @@ from concurrent.futures import ThreadPoolExecutor
 from prometheus_client.parser import text_string_to_metric_families
 
 from capsules.artefact.manifest import TASK_NAME
+from service.engine.bank import BankStats
 from service.engine.observer import BatchReport, EngineObserver
-from service.metrics import OTHER_TASKS, RANK_S, TIERS, UNREAD_S, Metrics
+from service.metrics import OTHER_TASKS, RANK_S, UNREAD_S, Metrics
 from service.registry.ports import RegistryObserver
+
+HELD = BankStats(resident=7, host=2, pinned=1, bytes=700, host_bytes=200, page_ins=5, evictions=4)
+NO_CAPSULES = BankStats(resident=0, host=0, pinned=0, bytes=0, host_bytes=0)
 
 
 def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -72,7 +76,7 @@ def test_a_deleted_task_gives_its_label_back() -> None:
     clock = Clock()
     metrics = Metrics(tasks=1, clock=clock)
     tasks = {"old", "new"}
-    metrics.watch(lambda: 0, lambda: dict.fromkeys(TIERS, 0), tasks.__contains__)
+    metrics.watch(lambda: 0, lambda: NO_CAPSULES, tasks.__contains__)
     for task in ("old", "old", "old", "new"):
         finished(metrics, task)
     tasks.remove("old")
@@ -88,7 +92,7 @@ def test_a_deleted_task_gives_its_label_back() -> None:
 def test_deleted_tasks_are_forgotten_where_nobody_reads_the_metrics() -> None:
     clock = Clock()
     metrics = Metrics(tasks=1, clock=clock)
-    metrics.watch(lambda: 0, lambda: dict.fromkeys(TIERS, 0), {"new"}.__contains__)
+    metrics.watch(lambda: 0, lambda: NO_CAPSULES, {"new"}.__contains__)
     finished(metrics, "old")
     clock.now += UNREAD_S
     finished(metrics, "new")
@@ -159,6 +163,8 @@ def test_batches_are_measured() -> None:
             tasks=3,
             forward_seconds=0.02,
             queue_seconds=(0.001, 0.002, 0.003, 0.004),
+            prepare_seconds=0.005,
+            ahead=True,
         )
     )
     metrics.tokenised(4, 0.001)
@@ -167,6 +173,7 @@ def test_batches_are_measured() -> None:
     assert sample(metrics, "capsule_batch_tasks_sum") == 3
     assert sample(metrics, "capsule_batch_padding_ratio_sum") == 1.25
     assert sample(metrics, "capsule_forward_seconds_sum") == 0.02
+    assert sample(metrics, "capsule_prepare_seconds_sum", model="ahead") == 0.005
     assert sample(metrics, "capsule_queue_seconds_count") == 4
     assert sample(metrics, "capsule_tokenise_seconds_count") == 1
 
@@ -176,11 +183,17 @@ def test_rows_that_got_no_answer_are_counted() -> None:
     metrics.cancelled(3)
     metrics.expired(2)
     metrics.rejected(5, "queue_full")
+    metrics.rejected(6, "caller_queue_full")
+    metrics.batch_failed(7)
+    metrics.batch_dropped(8)
     metrics.row_refused("empty_text")
     metrics.rows_truncated(4)
     assert sample(metrics, "capsule_cancelled_total") == 3
     assert sample(metrics, "capsule_expired_total") == 2
     assert sample(metrics, "capsule_shed_rows_total", reason="queue_full") == 5
+    assert sample(metrics, "capsule_shed_rows_total", reason="caller_queue_full") == 6
+    assert sample(metrics, "capsule_batch_failed_rows_total") == 7
+    assert sample(metrics, "capsule_batch_dropped_rows_total") == 8
     assert sample(metrics, "capsule_rejected_total", reason="empty_text") == 1
     assert sample(metrics, "capsule_truncated_total") == 4
 
@@ -188,7 +201,7 @@ def test_rows_that_got_no_answer_are_counted() -> None:
 def test_gauges_are_read_when_the_metrics_are() -> None:
     metrics = Metrics(tasks=1)
     depth = [0]
-    metrics.watch(lambda: depth[0], lambda: {"device": 7, "host": 2}, lambda task: True)
+    metrics.watch(lambda: depth[0], lambda: HELD, lambda task: True)
     depth[0] = 9
     metrics.capsules_served(8)
     metrics.load_finished(1.5)
@@ -201,6 +214,10 @@ def test_gauges_are_read_when_the_metrics_are() -> None:
     assert sample(metrics, "capsule_training_jobs", status="running") == 0
     assert sample(metrics, "capsule_capsules_loaded", tier="device") == 7
     assert sample(metrics, "capsule_capsules_loaded", tier="host") == 2
+    assert sample(metrics, "capsule_bank_bytes", tier="device") == 700
+    assert sample(metrics, "capsule_bank_bytes", tier="host") == 200
+    assert sample(metrics, "capsule_bank_page_ins_total") == 5
+    assert sample(metrics, "capsule_bank_evictions_total") == 4
     assert sample(metrics, "capsule_versions_served") == 8
     assert sample(metrics, "capsule_start_load_seconds") == 1.5
     assert sample(metrics, "capsule_load_seconds_count") == 1

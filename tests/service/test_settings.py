@@ -18,6 +18,8 @@ def test_defaults_are_those_documented() -> None:
     assert settings.data_dir == Path("data")
     assert settings.backbone == "embedded"
     assert (settings.device, settings.dtype) == ("auto", "auto")
+    assert (settings.executor, settings.quantization) == ("auto", "none")
+    assert (settings.compile, settings.graph_dir) == (False, None)
     assert settings.threads is None
     assert settings.max_body_bytes == 4 * 1024 * 1024
     assert settings.max_artefact_bytes == 16 * 1024 * 1024
@@ -75,6 +77,68 @@ def test_devices(device: str) -> None:
     assert load_settings(device=device).device == device
 
 
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [({"executor": "onnx"}, "--executor"), ({"quantization": "int4"}, "--quantization")],
+)
+def test_executors_and_number_formats_are_those_there_are(flags: dict[str, str], name: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(**flags)
+    (problem,) = caught.value.problems
+    (value,) = flags.values()
+    assert problem.startswith(f"{name} is {value!r}: Input should be ")
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "told"),
+    [
+        (
+            {"quantization": "int8", "executor": "torch"},
+            {},
+            "--quantization is int8, which torch does not do: set --executor to onnxruntime or "
+            "auto, and CAPSULE_COMPILE to false.",
+        ),
+        (
+            {"quantization": "int8"},
+            {"CAPSULE_COMPILE": "true"},
+            "--quantization is int8, which torch does not do: set CAPSULE_EXECUTOR to onnxruntime "
+            "or auto, and CAPSULE_COMPILE to false.",
+        ),
+        (
+            {"executor": "onnxruntime"},
+            {"CAPSULE_COMPILE": "true"},
+            "CAPSULE_COMPILE is true, which is for torch, but --executor is onnxruntime: set "
+            "--executor to auto or torch, or CAPSULE_COMPILE to false.",
+        ),
+    ],
+)
+def test_what_torch_does_and_does_not_do_is_not_mixed_up(
+    flags: dict[str, str],
+    variables: dict[str, str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(**flags)
+    assert caught.value.problems == (told,)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"quantization": "int8", "executor": "onnxruntime"},
+        {"quantization": "int8"},
+        {"compile": True, "executor": "torch"},
+        {"compile": True},
+    ],
+)
+def test_what_goes_together_is_taken(flags: dict[str, object]) -> None:
+    settings = load_settings(**flags)
+    assert {name: getattr(settings, name) for name in flags} == flags
+
+
 def test_a_value_is_told_by_the_name_that_it_came_under(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAPSULE_PORT", "1")
     monkeypatch.setenv("CAPSULE_BANK_SLOTS", "8")
@@ -85,7 +149,7 @@ def test_a_value_is_told_by_the_name_that_it_came_under(monkeypatch: pytest.Monk
     with pytest.raises(SettingsError) as caught:
         load_settings(max_batch_rows=9)
     (problem,) = caught.value.problems
-    assert problem.startswith("CAPSULE_BANK_SLOTS is 8, less than --max-batch-rows, 9: ")
+    assert problem.startswith("CAPSULE_BANK_SLOTS is 8, less than twice --max-batch-rows, 9: ")
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,24 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from capsules import zoo
 from capsules.artefact.file import digest
+from capsules.backbones.base import LoadedBackbone
 from capsules.errors import BackboneError, BackboneFault
+from capsules.executors.base import TOLERANCE, Executor
+from capsules.executors.torch import TorchExecutor
+from service.engine.executors import ExecutorConfig, open_executor
 from service.errors import Unavailable
 from service.metrics import Metrics
 from service.settings import Settings
-from service.startup import assemble, engine_config, running
+from service.startup import assemble, engine_config, executor_config, running
 from service.state import Live, Warm
 from service.store import open_store
 from service.store.errors import StoreUnavailable
 from tests.support.backbones import save_tiny_bert
+from tests.support.commands import GRAPHS
 from tests.support.edge import EdgeEngine, settings_for, with_engine
+from tests.support.executors import RecordingExecutor
 
 
 @pytest.fixture
@@ -112,9 +119,68 @@ async def test_a_failure_is_one_line_and_fatal(live: Live, error: Exception, cod
 
 
 def test_the_engine_gets_its_settings(tmp_path: Path) -> None:
-    config = engine_config(settings_for(tmp_path, threads=3, queue_rows=2000, shutdown_grace_s=1.5))
+    settings = settings_for(tmp_path, threads=3, queue_rows=2000, shutdown_grace_s=1.5)
+    config = engine_config(settings, RecordingExecutor(8))
     assert (config.threads, config.queue_rows, config.grace_s) == (3, 2000, 1.5)
     assert config.max_batch_tokens is None
+
+
+def test_torch_keeps_out_of_the_way_of_an_executor_with_threads_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Graph(RecordingExecutor):
+        pass
+
+    monkeypatch.setattr("service.startup.OnnxRuntimeExecutor", Graph)
+    settings = settings_for(tmp_path, threads=3)
+    assert engine_config(settings, Graph(8)).threads == 1
+    assert engine_config(settings, RecordingExecutor(8)).threads == 3
+
+
+def test_the_executor_gets_its_settings(tmp_path: Path) -> None:
+    settings = settings_for(
+        tmp_path, executor="onnxruntime", quantization="int8", threads=3, backbone="here"
+    )
+    assert executor_config(settings) == ExecutorConfig(
+        backbone="here",
+        graphs=tmp_path / "graphs",
+        choice="onnxruntime",
+        quantization="int8",
+        threads=3,
+    )
+    settings = settings_for(tmp_path, graph_dir=tmp_path / "other", compile=True)
+    config = executor_config(settings)
+    assert (config.graphs, config.compile) == (tmp_path / "other", True)
+
+
+async def test_capsules_are_proven_as_exactly_as_the_executor_computes(tmp_path: Path) -> None:
+    class Rough(TorchExecutor):
+        tolerance = 0.25
+
+    async def rough(loaded: LoadedBackbone, config: ExecutorConfig) -> Executor:
+        return Rough(loaded.backbone)
+
+    backbone = save_tiny_bert(tmp_path / "backbone")
+    settings = settings_for(tmp_path / "data", backbone=str(backbone), threads=1, device="cpu")
+    for executor_for, tolerance in ((rough, 0.25), (open_executor, TOLERANCE)):
+        async with assemble(settings, Metrics(tasks=1), executor_for=executor_for) as warm:
+            assert warm.registry.uploads.tolerance == tolerance
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # the first run on a machine exports the graph
+async def test_the_shipped_capsules_prove_themselves_on_integers(tmp_path: Path) -> None:
+    settings = settings_for(
+        tmp_path,
+        executor="auto",
+        quantization="int8",
+        graph_dir=GRAPHS,
+        device="cpu",
+        load_zoo=True,
+    )
+    async with assemble(settings, Metrics(tasks=1)) as warm:
+        assert warm.backbone.executor == "onnxruntime-int8"
+        assert warm.registry.served == len(list(zoo.artefacts()))
 
 
 async def test_the_real_thing_is_assembled(tmp_path: Path) -> None:

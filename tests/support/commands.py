@@ -20,6 +20,8 @@ TERMINAL = {"TTY_COMPATIBLE": "1", "COLUMNS": "200", "NO_COLOR": "1"}
 # A process of its own imports torch, which takes long on a busy machine.
 PATIENCE_S = 300
 COMMAND = [str(Path(sys.executable).with_name("capsule"))]
+# What one server has exported, others find, in later runs too.
+GRAPHS = ROOT / "build" / "graphs"
 
 
 def invoke(
@@ -58,8 +60,9 @@ def refusal(result: Result, exit_code: int, code: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """This process's environment without the server's settings."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("CAPSULE_")}
+    """This process's environment without the server's settings, but for where graphs are."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CAPSULE_")}
+    return {**kept, "CAPSULE_GRAPH_DIR": str(GRAPHS)}
 
 
 def start(arguments: Sequence[str | Path], folder: Path) -> subprocess.Popen[str]:

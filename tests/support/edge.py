@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from capsules.artefact.file import dump
 from service.desk.housekeeping import Housekeeping, keeping
+from service.engine.bank import BankStats
 from service.engine.records import Outcome, RowRequest
 from service.errors import DeadlineExceeded
 from service.metrics import Metrics
@@ -30,6 +31,7 @@ from tests.support.fake_engine import FakeEngine
 from tests.support.rehearsals import FakeRehearsal
 
 PATIENCE_S = 20.0
+NO_CAPSULES = BankStats(resident=0, host=0, pinned=0, bytes=0, host_bytes=0)
 
 FACTS = BackboneFacts(
     id=INFO.id,
@@ -66,11 +68,17 @@ class EdgeEngine(FakeEngine):
         self.result: Outcome | None = None
         self.rehearsal = FakeRehearsal()
 
-    async def classify(self, rows: Sequence[RowRequest], *, timeout: float) -> Outcome:  # noqa: ASYNC109 - the engine's interface
+    async def classify(
+        self,
+        rows: Sequence[RowRequest],
+        *,
+        timeout: float,  # noqa: ASYNC109 - the engine's interface
+        caller: str = "",
+    ) -> Outcome:
         self.asked.append(rows)
         try:
             async with asyncio.timeout(timeout):
-                outcome = await super().classify(rows, timeout=timeout)
+                outcome = await super().classify(rows, timeout=timeout, caller=caller)
         except TimeoutError:
             raise DeadlineExceeded("Too slow.", code="deadline_exceeded") from None
         except asyncio.CancelledError:
@@ -85,8 +93,8 @@ def an_artefact(task: str, **capsule: Any) -> bytes:
 
 
 def settings_for(folder: Path, **changes: Any) -> Settings:
-    """Settings that keep to a folder and load nothing that ships with the server."""
-    return Settings(**{"data_dir": folder, "load_zoo": False, **changes})
+    """Settings that keep to a folder, load nothing that ships with the server and export nothing."""
+    return Settings(**{"data_dir": folder, "load_zoo": False, "executor": "torch", **changes})
 
 
 def with_engine(engine: EdgeEngine, artefacts: Sequence[bytes] = ()) -> Assemble:
@@ -100,9 +108,7 @@ def with_engine(engine: EdgeEngine, artefacts: Sequence[bytes] = ()) -> Assemble
                 await registry.load()
                 for artefact in artefacts:
                     await registry.upload(artefact)
-                metrics.watch(
-                    lambda: engine.waiting, lambda: {"device": 0, "host": 0}, registry.knows
-                )
+                metrics.watch(lambda: engine.waiting, lambda: NO_CAPSULES, registry.knows)
                 with closing(open_desk(store, engine.rehearsal, registry, settings)) as desk:
                     async with keeping(Housekeeping(desk, metrics)):
                         yield Warm(engine=engine, registry=registry, backbone=FACTS, jobs=desk)

@@ -27,10 +27,14 @@ class FakeBank:
         self.lock = threading.Lock()
         self.resident: dict[Served, Capsule] = {}
         self.failures: list[Exception | None] = []
+        self.expected: list[tuple[int, int]] = []
 
     def fail_next(self, *failures: Exception | None) -> None:
         """Let each of the next additions fail with its error, or succeed where that is None."""
         self.failures.extend(failures)
+
+    def expect(self, capsules: int, nbytes: int) -> None:
+        self.expected.append((capsules, nbytes))
 
     def add(self, capsule: Capsule, *, version: int, digest: str) -> Served:
         with self.lock:
@@ -62,12 +66,20 @@ class FakeEngine:
         self.gate = asyncio.Event()
         self.gate.set()
         self.waiting = 0
+        self.callers: list[str] = []
         self.failure: ServiceError | None = None
         self.row_failure: ServiceError | None = None
 
-    async def classify(self, rows: Sequence[RowRequest], *, timeout: float) -> Outcome:  # noqa: ASYNC109 - the engine's interface
+    async def classify(
+        self,
+        rows: Sequence[RowRequest],
+        *,
+        timeout: float,  # noqa: ASYNC109 - the engine's interface
+        caller: str = "",
+    ) -> Outcome:
         # Pinned before the first await, as the real engine does.
         capsules = [self.bank.resident.get(row.capsule) for row in rows]
+        self.callers.append(caller)
         self.waiting += 1
         try:
             await self.gate.wait()

@@ -26,6 +26,12 @@ class CountingObserver:
         self.reports.append(report)
         self.count("batched", report.rows)
 
+    def batch_failed(self, rows: int) -> None:
+        self.count("failed", rows)
+
+    def batch_dropped(self, rows: int) -> None:
+        self.count("dropped", rows)
+
     def cancelled(self, rows: int) -> None:
         self.count("cancelled", rows)
 

@@ -29,10 +29,10 @@ def rows_for(capsule: Served, *texts: str, truncate: bool = True) -> list[RowReq
     return [RowRequest(capsule, {"text": text}, truncate=truncate) for text in texts]
 
 
-def queued_rows(tokens: Sequence[int], *, timeout: float = 60.0) -> list[Row]:
+def queued_rows(tokens: Sequence[int], *, timeout: float = 60.0, caller: str = "") -> list[Row]:
     """Rows of one request, as the queue takes them; needs a running event loop."""
     capsule = served_as()
-    request = Request(rows_for(capsule, *["w0"] * len(tokens)), timeout)
+    request = Request(rows_for(capsule, *["w0"] * len(tokens)), timeout, caller)
     encodings = [Encoding(input_ids=(1,) * count, truncated=False) for count in tokens]
     now = time.monotonic()
     return [Row(request, i, capsule, encoding, now) for i, encoding in enumerate(encodings)]

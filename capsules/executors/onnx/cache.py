@@ -49,6 +49,15 @@ class GraphCache:
         """Remove a graph that is not what it should be."""
         shutil.rmtree(self.place(fingerprint, quantized=quantized), ignore_errors=True)
 
+    def sweep(self, fingerprint: str, *, quantized: bool) -> None:
+        """Remove what makers left that were killed; for whoever holds the lock."""
+        for left in self.folder.glob(f"{self.unfinished(fingerprint, quantized=quantized)}*"):
+            shutil.rmtree(left, ignore_errors=True)
+
+    def unfinished(self, fingerprint: str, *, quantized: bool) -> str:
+        """How the names of folders begin that a graph is written into."""
+        return f".{self.place(fingerprint, quantized=quantized).name}-"
+
     def lock_file(self, fingerprint: str, *, quantized: bool) -> Path:
         """What processes lock that want the same graph, so that one makes it.
 
@@ -67,7 +76,8 @@ class GraphCache:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         place = self.place(fingerprint, quantized=quantized)
-        made = Path(tempfile.mkdtemp(prefix=".making-", dir=self.folder))
+        prefix = self.unfinished(fingerprint, quantized=quantized)
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=self.folder))
         try:
             yield made
             if not place.exists():

@@ -38,6 +38,9 @@ def export_command(backbone: str, fingerprint: str, folder: Path, *, quantize: b
         folder: to write into, which exists.
         quantize: write it with the weights of matrix products as 8-bit integers.
     """
-    module = "capsules.executors.onnx.export"
-    command = [sys.executable, "-m", module, backbone, str(folder), "--fingerprint", fingerprint]
+    command = [
+        # Without the present folder, from which Python would import whatever is there.
+        *(sys.executable, "-P", "-m", "capsules.executors.onnx.export"),
+        *(backbone, str(folder), "--fingerprint", fingerprint),
+    ]
     return [*command, "--quantize"] if quantize else command

@@ -15,6 +15,9 @@ from capsules.executors.onnx.graph import FEATURES, graph_feed
 from capsules.injection import Prompts
 from capsules.packing.feed import Packer
 
+QUANTIZED_TOLERANCE = 0.35
+"""How far 8-bit integers may move a probability, see docs/decisions/0014-executors.md."""
+
 SEVERE = 3
 """onnxruntime's level of logging that leaves out warnings."""
 
@@ -39,6 +42,8 @@ class OnnxRuntimeExecutor(Executor):
             RuntimeError: onnxruntime cannot load it.
         """
         self.name = "onnxruntime-int8" if quantized else "onnxruntime"
+        if quantized:
+            self.tolerance = QUANTIZED_TOLERANCE
         self.packer = Packer(backbone)
         self.session = onnxruntime.InferenceSession(
             graph, session_options(threads), providers=["CPUExecutionProvider"]

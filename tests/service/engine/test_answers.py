@@ -95,7 +95,7 @@ async def test_answers_are_those_of_the_capsule_run_by_hand(
 
 async def test_a_bank_smaller_than_its_tasks_answers_alike(start_engine, torch_executor, capsules):
     rows_of = {}
-    for slots in (100, 3):
+    for slots in (100, 6):
         engine = await start_engine(
             executor=torch_executor, bank_slots=slots, max_batch_rows=3, max_padding=10.0
         )
@@ -103,7 +103,7 @@ async def test_a_bank_smaller_than_its_tasks_answers_alike(start_engine, torch_e
         rows_of[slots] = (await engine.classify(mixed_rows(served, 40), timeout=TIMEOUT)).rows
         assert engine.bank.stats().host == max(0, len(capsules) - slots)
         await engine.stop()
-    for small, large in zip(rows_of[3], rows_of[100], strict=True):
+    for small, large in zip(rows_of[6], rows_of[100], strict=True):
         assert small.probs == pytest.approx(large.probs, abs=TOLERANCE)
 
 

@@ -297,6 +297,60 @@ class TestPaging:
         bank.unpin([served[4]])
         assert (bank.stats().resident, bank.stats().host) == (3, 1)
 
+    def test_it_counts_what_comes_and_goes(self, bank, info):
+        capsules = [random_capsule(info, seed=seed) for seed in range(6)]
+        served = [add(bank, capsule) for capsule in capsules]
+        assert (bank.stats().page_ins, bank.stats().evictions) == (0, 0)
+        assert_holds(bank, served[:4], capsules[:4])
+        assert (bank.stats().page_ins, bank.stats().evictions) == (0, 0)
+        assert_holds(bank, served[4:], capsules[4:])
+        assert (bank.stats().page_ins, bank.stats().evictions) == (2, 2)
+        bank.remove(served[5])
+        assert_holds(bank, [served[0]], [capsules[0]])
+        assert (bank.stats().page_ins, bank.stats().evictions) == (3, 2)
+
+    def test_bringing_capsules_in_copies_no_slab(self, loaded, info):
+        generator = random.Random(0)
+        capsules = [
+            random_capsule(info, labels=generator.randint(2, 150), seed=seed) for seed in range(60)
+        ]
+        bank = Bank(loaded, CPU, slots=30)
+        bank.expect(60, tensor_bytes(capsules))
+        served = [add(bank, capsule) for capsule in capsules]
+        before = [tensor.data_ptr() for slab in slabs(bank) for tensor in slab.tensors.values()]
+        for _ in range(300):
+            chosen = generator.sample(range(60), 8)
+            assert_holds(bank, [served[i] for i in chosen], [capsules[i] for i in chosen])
+        after = [tensor.data_ptr() for slab in slabs(bank) for tensor in slab.tensors.values()]
+        assert after == before
+        assert bank.stats().page_ins > 900
+
+
+class TestExpecting:
+    def test_capsules_that_are_expected_come_without_a_slab_being_copied(self, loaded, info):
+        capsules = [random_capsule(info, labels=2 + n % 40, seed=n) for n in range(80)]
+        bank = Bank(loaded, CPU, slots=100)
+        bank.expect(len(capsules), tensor_bytes(capsules))
+        add(bank, capsules[0])
+        before = [slab.tensors for slab in slabs(bank)]
+        for capsule in capsules[1:]:
+            add(bank, capsule)
+        assert all(slab.tensors is old for slab, old in zip(slabs(bank), before, strict=True))
+        assert tensor_bytes(capsules) <= bank.stats().bytes <= 1.05 * tensor_bytes(capsules)
+
+    def test_no_more_is_expected_than_there_are_places_for(self, loaded, info):
+        bank = Bank(loaded, CPU, slots=10)
+        row_bytes = bank.tiers.heads.slot_bytes
+        bank.expect(100, 400 * row_bytes)
+        add(bank, random_capsule(info))
+        heads, prompts = slabs(bank)
+        assert (heads.capacity, prompts.capacity) == (2 * 40, 2 * 10)
+
+    def test_none_may_be_expected(self, bank, info):
+        bank.expect(0, 0)
+        capsule = random_capsule(info)
+        assert_holds(bank, [add(bank, capsule)], [capsule])
+
 
 class Churn(threading.Thread):
     """Adds, gathers and removes capsules, each with a constant of its own in all its tensors."""

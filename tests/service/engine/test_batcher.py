@@ -1,5 +1,5 @@
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -39,6 +39,10 @@ def computed(batch: tuple[Fake, ...]) -> int:
     return len(batch) * (max(row.tokens for row in batch) + max(row.slots for row in batch))
 
 
+PACKED = Limits(
+    max_rows=8, max_tokens=200, max_padding=1.25, free_padding=0, padding_free=True,
+    attention_cost=1 / 128,
+)  # fmt: skip
 ROOMY = Limits(max_rows=8, max_tokens=10_000, max_padding=1.25, free_padding=0)
 
 limits_strategy = st.builds(
@@ -48,6 +52,8 @@ limits_strategy = st.builds(
     max_padding=st.floats(1.0, 3.0),
     free_padding=st.integers(0, 64),
     window=st.integers(1, 20),
+    padding_free=st.booleans(),
+    attention_cost=st.sampled_from([0.0, 1 / 1024, 1 / 32]),
 )
 
 
@@ -131,6 +137,29 @@ class TestChoice:
         assert picked.expired == (queue[1],)
 
 
+class TestPaddingFree:
+    def test_lengths_mix_in_the_order_of_arrival(self):
+        assert numbers(pick(rows_of(20, 5, 30, 9), NOW, PACKED)) == [0, 1, 2, 3]
+
+    def test_only_real_positions_count(self):
+        limits = replace(PACKED, max_tokens=60, attention_cost=0.0)
+        assert numbers(pick(rows_of(30, 5, 5, 5, 5), NOW, limits)) == [0, 1, 2, 3, 4]
+
+    def test_a_row_that_does_not_fit_leaves_room_to_shorter_ones(self):
+        limits = replace(PACKED, max_tokens=60)
+        assert numbers(pick(rows_of(30, 40, 5), NOW, limits)) == [0, 2]
+
+    def test_attention_keeps_very_different_lengths_apart(self):
+        queue = rows_of(9, 9, 150, 9, 9)
+        assert numbers(pick(queue, NOW, PACKED)) == [0, 1, 3, 4]
+        assert numbers(pick(queue[2:], NOW, PACKED)) == [2]
+        free = replace(PACKED, attention_cost=0.0)
+        assert numbers(pick(queue, NOW, free)) == [0, 1, 2, 3, 4]
+
+    def test_a_row_over_the_budget_runs_alone(self):
+        assert numbers(pick(rows_of(500, 5), NOW, PACKED)) == [0]
+
+
 examples = settings(max_examples=60, deadline=None)
 
 
@@ -141,9 +170,14 @@ class TestProperties:
         batch = pick(queue, NOW, limits).batch
         if len(batch) > 1:
             real = sum(row.size for row in batch)
+            needed, done = float(real), float(computed(batch))
+            if limits.padding_free:
+                longest = max(row.size for row in batch)
+                needed = real + limits.attention_cost * sum(row.size**2 for row in batch)
+                done = real + limits.attention_cost * len(batch) * longest**2
             assert len(batch) <= limits.max_rows
-            assert computed(batch) <= limits.max_tokens
-            assert computed(batch) <= max(real * limits.max_padding, real + limits.free_padding)
+            assert (real if limits.padding_free else done) <= limits.max_tokens
+            assert done <= max(needed * limits.max_padding, needed + limits.free_padding)
 
     @examples
     @given(queues(), limits_strategy)

@@ -31,7 +31,12 @@ def test_a_chosen_token_budget_holds_everywhere():
         ("max_padding", float("nan")),
         ("grace_s", -1.0),
         ("grace_s", float("nan")),
-        ("bank_slots", 31),
+        ("bank_slots", 127),
+        ("attention_cost", -0.1),
+        ("attention_cost", float("nan")),
+        ("caller_weights", {"a": 0.0}),
+        ("caller_weights", {"a": 1.0, "b": float("inf")}),
+        ("caller_weights", {"a": float("nan")}),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(field, value):
@@ -41,5 +46,18 @@ def test_values_out_of_range_are_refused_by_name(field, value):
     assert field in caught.value.message
 
 
-def test_a_bank_as_large_as_a_batch_is_enough():
-    assert EngineConfig(bank_slots=4, max_batch_rows=4).bank_slots == 4
+def test_a_bank_as_large_as_a_batch_that_runs_and_one_that_is_prepared_is_enough():
+    assert EngineConfig(bank_slots=8, max_batch_rows=4).bank_slots == 8
+    with pytest.raises(OptionError, match=r"2 \* 4 capsules"):
+        EngineConfig(bank_slots=7, max_batch_rows=4)
+
+
+def test_where_padding_is_free_batches_have_more_rows_and_fewer_positions():
+    config = EngineConfig()
+    padding, free = (
+        config.limits(torch.device("cpu"), padding_free=padding_free)
+        for padding_free in (False, True)
+    )
+    assert (padding.max_rows, padding.max_tokens, padding.padding_free) == (32, 2048, False)
+    assert (free.max_rows, free.max_tokens, free.padding_free) == (64, 512, True)
+    assert free.window < padding.window

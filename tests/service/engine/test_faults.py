@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from capsules.model import pad
 from service.engine.heads import Heads
-from service.errors import Unavailable
+from service.engine.request import Request
+from service.errors import DeadlineExceeded, Unavailable
 from tests.support.engines import TIMEOUT, assert_at_rest, constant, occupied, shares
 from tests.support.observers import CountingObserver
 from tests.support.requests import rows_for, until
@@ -58,7 +59,7 @@ class SecondTime:
         return self.original(*arguments, **options)
 
 
-@pytest.mark.parametrize("stage", ["gather", "pad", "features", "heads"])
+@pytest.mark.parametrize("stage", ["pad", "gather", "prepare", "features", "heads"])
 @pytest.mark.parametrize("fault", [RuntimeError("boom"), KeyError("boom"), MemoryError()])
 async def test_a_batch_that_fails_fails_its_rows(
     start_engine, executor, observer, monkeypatch, stage, fault
@@ -67,7 +68,9 @@ async def test_a_batch_that_fails_fails_its_rows(
     if stage == "gather":
         monkeypatch.setattr(engine.bank, "gather", SecondTime(engine.bank.gather, fault))
     elif stage == "pad":
-        monkeypatch.setattr("service.engine.worker.pad", SecondTime(pad, fault))
+        monkeypatch.setattr("service.engine.prepared.pad", SecondTime(pad, fault))
+    elif stage == "prepare":
+        executor.preparing = SecondTime(executor.preparing, fault)
     elif stage == "features":
         executor.before = SecondTime(executor.before, fault)
     else:
@@ -80,7 +83,8 @@ async def test_a_batch_that_fails_fails_its_rows(
     failures = [entry for entry in logs if entry["event"] == "batch_failed"]
     assert [(entry["rows"], entry["exc_info"]) for entry in failures] == [(2, fault)]
     await assert_serves(engine)
-    await until(lambda: observer.counts["batched"] == 4)
+    await until(lambda: observer.counts["batched"] == 2)
+    assert observer.counts["failed"] == 2
     assert_at_rest(engine)
 
 
@@ -137,16 +141,75 @@ async def test_a_client_whose_event_loop_is_gone_costs_the_others_nothing(start_
     assert_at_rest(engine)
 
 
-async def test_an_observer_that_fails_does_not_stop_the_model(start_engine, executor):
-    class Failing(CountingObserver):
-        batch_finished = failing(RuntimeError("boom"))
+class FailingObserver(CountingObserver):
+    """Fails whatever it is told."""
 
-    engine = await start_engine(observer=Failing())
-    with capture_logs() as logs:
-        first, second, third = await one_batch_of_two(engine, executor)
-        await assert_serves(engine)
+    def count(self, name: str, rows: int) -> None:
+        super().count(name, rows)
+        raise RuntimeError("boom")
+
+
+async def test_an_observer_that_fails_costs_nobody_an_answer(start_engine, executor):
+    observer = FailingObserver()
+    engine = await start_engine(observer=observer, queue_rows=5)
+    capsule = constant(engine, 0.2)
+    first, second, third = await one_batch_of_two(engine, executor)
     assert shares([*first.rows, *second.rows, *third.rows]) == [0.2] * 3
-    assert "observer_failed" in [entry["event"] for entry in logs]
+    with pytest.raises(Unavailable, match="no room"):
+        await engine.classify(rows_for(capsule, *["w1"] * 6), timeout=TIMEOUT)
+    with pytest.raises(DeadlineExceeded):
+        await engine.classify(rows_for(capsule, "w1"), timeout=0.0)
+    leaving = asyncio.create_task(engine.classify(rows_for(capsule, "w1", "w2"), timeout=TIMEOUT))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    executor.before = SecondTime(executor.before, RuntimeError("boom"))
+    first, second, third = await one_batch_of_two(engine, executor)
+    assert shares([*first.rows, *second.rows, *third.rows]) == [0.2] + ["inference_failed"] * 2
+    await assert_serves(engine)
+    await until(lambda: observer.counts["batched"] >= 5)
+    told = {"tokenised", "batched", "failed", "rejected:queue_full", "expired", "cancelled"}
+    assert observer.counts.keys() >= told
+    assert_at_rest(engine)
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("boom"), KeyError("boom")])
+async def test_an_answer_that_gets_lost_fails_its_own_request(
+    start_engine, executor, monkeypatch, fault
+):
+    engine = await start_engine()
+    settle = SecondTime(Request.settle, fault)
+    monkeypatch.setattr(Request, "settle", lambda *arguments: settle(*arguments))
+    capsule = constant(engine, 0.2)
+    running = await occupied(engine, executor, capsule)
+    calls = [
+        asyncio.create_task(engine.classify(rows_for(capsule, "w1"), timeout=TIMEOUT))
+        for _ in range(3)
+    ]
+    await until(lambda: engine.queue_depth == 3)
+    executor.gate.set()
+    outcomes = await asyncio.gather(running, *calls, return_exceptions=True)
+    assert sorted(getattr(outcome, "code", "answered") for outcome in outcomes) == [
+        "answered",
+        "answered",
+        "answered",
+        "reply_failed",
+    ]
+    await assert_serves(engine)
+    assert_at_rest(engine)
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("boom"), KeyError("boom")])
+async def test_a_template_that_breaks_fails_the_rows_it_had(start_engine, monkeypatch, fault):
+    engine = await start_engine()
+    capsule = constant(engine, 0.2)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(capsule.template), "render", failing(fault))
+        outcome = await engine.classify(rows_for(capsule, "w1", "w2"), timeout=TIMEOUT)
+    assert shares(outcome.rows) == ["tokenising_failed"] * 2
+    await assert_serves(engine)
+    assert_at_rest(engine)
 
 
 class TestDeath:
@@ -197,7 +260,9 @@ class TestDeath:
             return encode(texts, max_tokens)
 
         monkeypatch.setattr(engine.loaded.tokeniser, "encode", slowly)
-        tokenising = asyncio.create_task(engine.classify(rows_for(capsule, "w1"), timeout=TIMEOUT))
+        tokenising = asyncio.create_task(
+            engine.classify(rows_for(capsule, "w1", "w2"), timeout=TIMEOUT)
+        )
         await until(inside.is_set)
         executor.gate.set()
         engine.worker.thread.join(TIMEOUT)

@@ -64,6 +64,21 @@ def test_rows_on_a_cpu_are_read_one_by_one():
     assert_close(heads.probabilities(features), expected)
 
 
+def test_a_row_gets_the_same_to_the_bit_alone_and_among_others():
+    counts = [2, 77, 3, 150, 16, 17, 2]
+    heads, features, _ = heads_of(counts, hidden=384)
+    together = heads.probabilities(features)
+    for row in range(len(counts)):
+        alone = Heads(
+            starts=[heads.starts[row]],
+            counts=[counts[row]],
+            tries=[None],
+            weight=heads.weight,
+            bias=heads.bias,
+        )
+        assert alone.probabilities(features[row : row + 1]) == [together[row]]
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_features_that_are_no_numbers_spoil_only_their_row(way, poison):

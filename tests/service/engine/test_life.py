@@ -114,7 +114,7 @@ class TestLife:
         engine = await start_engine()
         engine.pool.shutdown()
         with pytest.raises(Unavailable) as caught:
-            await engine.classify(rows_for(constant(engine, 0.2), "w1"), timeout=TIMEOUT)
+            await engine.classify(rows_for(constant(engine, 0.2), "w1", "w2"), timeout=TIMEOUT)
         assert caught.value.code == "engine_stopped"
         assert_at_rest(engine)
 

@@ -1,12 +1,13 @@
 import asyncio
+import contextlib
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from service.engine.batcher import Limits
-from service.engine.queue import RowQueue
-from service.errors import Unavailable
+from service.engine.queue import AHEAD, RowQueue
+from service.errors import TooManyRequests, Unavailable
 from tests.support.requests import queued_rows
 
 LIMITS = Limits(max_rows=4, max_tokens=1000)
@@ -17,45 +18,190 @@ def queue() -> RowQueue:
     return RowQueue(capacity=10, limits=LIMITS)
 
 
-def fill(queue: RowQueue, tokens: list[int], timeout: float = 60.0):
-    queue.reserve(len(tokens))
-    rows = queued_rows(tokens, timeout=timeout)
+def fill(queue: RowQueue, tokens: list[int], timeout: float = 60.0, caller: str = ""):
+    queue.reserve(len(tokens), caller)
+    rows = queued_rows(tokens, timeout=timeout, caller=caller)
     queue.put(rows)
     return rows
 
 
 class TestCapacity:
     def test_a_request_is_taken_whole_or_not_at_all(self, queue):
-        queue.reserve(8)
+        queue.reserve(8, "a")
         with pytest.raises(Unavailable) as caught:
-            queue.reserve(3)
+            queue.reserve(3, "b")
         assert caught.value.code == "queue_full"
         assert caught.value.retry_after == 1
-        queue.reserve(2)
+        queue.reserve(2, "b")
 
     def test_released_places_can_be_reserved_again(self, queue):
         queue.reserve(10)
         queue.release(4)
-        queue.reserve(4)
+        queue.reserve(4, "b")
 
     async def test_rows_that_wait_take_the_places_reserved_for_them(self, queue):
         fill(queue, [5] * 6)
         assert len(queue) == 6
-        queue.reserve(4)
+        queue.reserve(4, "b")
         with pytest.raises(Unavailable):
-            queue.reserve(1)
+            queue.reserve(1, "c")
 
     async def test_rows_taken_make_room(self, queue):
         fill(queue, [5] * 10)
         picked = queue.take()
         assert picked is not None
-        queue.reserve(len(picked.batch))
+        queue.reserve(len(picked.batch), "b")
+        with pytest.raises(Unavailable):
+            queue.reserve(1, "c")
 
     async def test_rows_withdrawn_make_room_at_once(self, queue):
         rows = fill(queue, [5] * 10)
         assert queue.withdraw(rows[2:5]) == rows[2:5]
         assert len(queue) == 7
-        queue.reserve(3)
+        queue.reserve(3, "b")
+
+
+class TestShares:
+    """`capacity` 100: a caller of weight 1 holds at most four places for each one left free."""
+
+    @pytest.fixture
+    def queue(self) -> RowQueue:
+        return RowQueue(capacity=100, limits=LIMITS, weights={"heavy": 4.0, "light": 0.25})
+
+    def most(self, queue: RowQueue, caller: str) -> int:
+        """How many places it gets, one by one."""
+        while (refusal := queue.refusal(1, caller)) is None:
+            queue.reserve(1, caller)
+        with pytest.raises(TooManyRequests) as caught:
+            queue.reserve(1, caller)
+        assert (caught.value.status, caught.value.code) == (429, refusal.code)
+        assert (caught.value.code, caught.value.retry_after) == ("caller_queue_full", 1)
+        return queue.held[caller]
+
+    def test_a_flood_leaves_room_for_others(self, queue):
+        assert self.most(queue, "flood") == 80
+        queue.reserve(20, "other")
+
+    def test_the_more_callers_the_less_for_each(self, queue):
+        taken = [self.most(queue, str(number)) for number in range(3)]
+        assert taken == [80, 16, 3]
+        queue.reserve(1, "last")
+
+    def test_together_they_settle_at_equal_shares(self, queue):
+        held = {"a": 0, "b": 0}
+        for turn in range(400):
+            caller = "ab"[turn % 2]
+            with contextlib.suppress(TooManyRequests):
+                queue.reserve(1, caller)
+                held[caller] += 1
+        assert held == {"a": 44, "b": 44}
+
+    def test_a_weight_is_a_larger_share(self, queue):
+        assert self.most(queue, "heavy") == 94
+        queue.release(94, "heavy")
+        assert self.most(queue, "light") == 50
+
+    def test_a_caller_that_holds_nothing_may_have_all_that_is_free(self, queue):
+        queue.reserve(100, "a")
+        queue.release(100, "a")
+        queue.reserve(60, "b")
+        queue.reserve(40, "light")
+
+    async def test_places_are_given_back_by_whatever_ends_a_row(self, queue):
+        rows = fill(queue, [5] * 80, caller="flood")
+        with pytest.raises(TooManyRequests, match="80 row"):
+            queue.reserve(1, "flood")
+        taken = queue.take()
+        assert taken is not None
+        queue.withdraw(rows[10:20])
+        queue.reserve(1, "flood")
+        queue.release(1, "flood")
+        assert queue.held == {"flood": 70 - len(taken.batch)}
+        while len(queue):
+            queue.take()
+        assert queue.held == {}
+
+    def test_places_given_back_twice_are_our_own_fault(self, queue):
+        queue.reserve(2, "a")
+        with pytest.raises(AssertionError, match="gave back more"):
+            queue.release(3, "a")
+
+
+class TestTurns:
+    async def test_callers_take_turns_in_a_batch(self, queue):
+        flood = fill(queue, [5] * 6, caller="flood")
+        (other,) = fill(queue, [5], caller="other")
+        assert queue.take().batch == (flood[0], other, *flood[1:3])
+
+
+class TestAhead:
+    """The second taker: while the model runs, one batch, once a full one waits."""
+
+    @pytest.fixture
+    def queue(self) -> RowQueue:
+        return RowQueue(capacity=100, limits=Limits(max_rows=4, max_tokens=100))
+
+    async def test_it_waits_until_the_model_runs_and_a_full_batch_is_there(self, queue):
+        with ThreadPoolExecutor() as pool:
+            taking = pool.submit(queue.take_ahead)
+            first = fill(queue, [5] * 5)
+            await asyncio.sleep(0.02)
+            assert not taking.done()
+            assert queue.take().batch == (*first[:4],)
+            await asyncio.sleep(0.02)
+            assert not taking.done()
+            more = fill(queue, [5] * 2)
+            await asyncio.sleep(0.02)
+            assert not taking.done()
+            more += fill(queue, [5])
+            assert (await asyncio.wrap_future(taking)).batch == (first[4], *more)
+
+    async def test_a_few_long_rows_are_enough(self, queue):
+        fill(queue, [5])
+        queue.take()
+        with ThreadPoolExecutor() as pool:
+            taking = pool.submit(queue.take_ahead)
+            (long,) = fill(queue, [110])
+            assert (await asyncio.wrap_future(taking)).batch == (long,)
+
+    async def test_the_model_gets_what_is_ahead_before_what_waits(self, queue):
+        fill(queue, [5])
+        queue.take()
+        ahead = fill(queue, [5] * 4)
+        picked = queue.take_ahead()
+        assert picked is not None
+        assert picked.batch == (*ahead,)
+        waiting = fill(queue, [5] * 4)
+        assert queue.take() is AHEAD
+        assert queue.take().batch == (*waiting,)
+
+    async def test_there_is_one_ahead_until_the_model_comes_for_it(self, queue):
+        fill(queue, [5] * 12)
+        queue.take()
+        queue.take_ahead()
+        with ThreadPoolExecutor() as pool:
+            taking = pool.submit(queue.take_ahead)
+            await asyncio.sleep(0.02)
+            assert not taking.done()
+            assert queue.take() is AHEAD
+            assert len((await asyncio.wrap_future(taking)).batch) == 4
+
+    @pytest.mark.parametrize("ending", ["close", "shut"])
+    async def test_it_ends_with_the_queue(self, queue, ending):
+        with ThreadPoolExecutor() as pool:
+            taking = pool.submit(queue.take_ahead)
+            await asyncio.sleep(0.02)
+            getattr(queue, ending)()
+            assert await asyncio.wrap_future(taking) is None
+
+    async def test_a_closed_queue_still_gives_what_is_ahead(self, queue):
+        fill(queue, [5] * 8)
+        queue.take()
+        queue.take_ahead()
+        queue.close()
+        assert queue.take_ahead() is None
+        assert queue.take() is AHEAD
+        assert queue.take() is None
 
 
 class TestTaking:
@@ -122,7 +268,7 @@ class TestEnd:
                 queue.shut()
             else:
                 rows = queued_rows([5])
-                with queue.changed:
+                with queue.lock:
                     queue.put(rows)
                     assert queue.withdraw(rows) == rows
             assert await asyncio.wrap_future(taking) is None

@@ -4,13 +4,17 @@ from hypothesis import given, settings, strategies as st
 from service.engine.ranges import FreeRanges
 
 
-def test_the_first_range_that_is_long_enough_is_used():
+def test_the_smallest_range_that_is_long_enough_is_used():
     free = FreeRanges()
-    free.give(0, 2)
-    free.give(5, 10)
-    assert free.take(3) == 5
-    assert free.take(2) == 0
-    assert free.ranges == [(8, 10)]
+    free.give(0, 20)
+    free.give(30, 32)
+    free.give(40, 45)
+    assert free.take(3) == 40
+    assert free.take(2) == 30
+    assert free.take(2) == 43
+    assert free.ranges == [(0, 20)]
+    assert free.take(20) == 0
+    assert free.ranges == []
 
 
 def test_neighbours_are_merged():

@@ -22,8 +22,8 @@ async def test_answers_come_back_in_the_order_of_the_rows():
 async def test_the_longest_wait_and_the_longest_batch_count():
     rows = queued_rows([5, 5])
     start = rows[0].enqueued
-    Answered([(rows[0], ANSWER)], picked=start + 1.0, seconds=0.5).deliver()
-    Answered([(rows[1], ANSWER)], picked=start + 3.0, seconds=0.25).deliver()
+    Answered([(rows[0], ANSWER)], begun=start + 1.0, seconds=0.5).deliver()
+    Answered([(rows[1], ANSWER)], begun=start + 3.0, seconds=0.25).deliver()
     assert rows[0].request.queue_seconds == pytest.approx(3.0)
     assert rows[0].request.forward_seconds == 0.5
 

@@ -60,13 +60,55 @@ def test_free_slots_are_used_before_it_grows(slab):
     assert slab.capacity == capacity
 
 
-def test_at_most_an_eighth_is_idle(slab):
+def test_slots_that_were_never_used_take_no_memory(slab):
+    for used in range(1, 2000):
+        grown(slab, 1)
+        assert slab.nbytes == used * slab.slot_bytes
+    slab.give(0, 1000)
+    assert slab.nbytes == 1999 * slab.slot_bytes
+
+
+def test_it_is_copied_a_few_times_however_large_it_grows(slab):
+    copies = 0
+    for _ in range(2000):
+        before = slab.tensors
+        grown(slab, 1)
+        copies += slab.tensors is not before
+    assert copies == 12
+
+
+def test_only_a_sixteenth_is_idle_where_room_takes_memory(slab):
+    slab.lazy = False
+    slab.expected = 5000
     for used in range(1, 2000):
         grown(slab, 1)
         assert slab.capacity * 16 <= used * 17 + 16
+        assert slab.nbytes == slab.capacity * slab.slot_bytes
+
+
+def test_what_is_expected_fits_without_growing(slab):
+    slab.expected = 300
+    grown(slab, 1)
+    tensors = slab.tensors
+    for _ in range(299):
+        grown(slab, 1)
+    assert slab.tensors is tensors
+    assert slab.nbytes == 300 * slab.slot_bytes
+    grown(slab, 1)
+    assert slab.capacity == 600
+
+
+@pytest.mark.parametrize("expected", [2**50, 2**62])
+def test_more_than_the_system_promises_is_not_insisted_on(slab, expected):
+    slab.expected = expected
+    start = grown(slab, 3)
+    slab.write(start, {"weight": torch.ones(3, 4), "bias": torch.ones(3)})
+    assert slab.capacity == 3
+    assert slab.read(start, 3)["bias"].tolist() == [1.0] * 3
 
 
 def test_free_slots_at_the_end_count_when_it_grows(slab):
+    slab.lazy = False
     grown(slab, 32)
     grown(slab, 1)
     assert slab.capacity == 34

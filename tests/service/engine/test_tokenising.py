@@ -6,9 +6,11 @@ from capsules.core import Encoding
 from service.engine.records import RowRequest
 from service.engine.tokenising import (
     KNOWN_CHARACTERS,
+    QUICK_CHARACTERS,
     TURN_CHARACTERS,
     TURN_ROWS,
     Encoder,
+    is_quick,
     turns,
 )
 from service.errors import InternalError, ServiceError
@@ -71,6 +73,17 @@ class TestTurns:
 
     def test_no_rows_are_no_turns(self):
         assert list(turns([], [])) == []
+
+
+class TestQuick:
+    def test_one_short_text_is(self):
+        assert is_quick(rows_for(served_as(), "a" * QUICK_CHARACTERS))
+
+    def test_more_than_one_or_a_long_one_is_not(self):
+        assert not is_quick(rows_for(served_as(), "a", "b"))
+        assert not is_quick(rows_for(served_as(), "a" * (QUICK_CHARACTERS + 1)))
+        long = served_as(template="x" * QUICK_CHARACTERS + "{text}")
+        assert not is_quick(rows_for(long, "a"))
 
 
 class TestEncoding:

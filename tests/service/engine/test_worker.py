@@ -1,85 +1,198 @@
+"""The batch that is prepared while another runs."""
+
 import asyncio
-import math
-from unittest.mock import Mock
+import time
 
 import pytest
-import torch
 from structlog.testing import capture_logs
 
-from capsules.core import Encoding
-from service.engine.batcher import Limits
-from service.engine.records import RowAnswer
-from service.engine.request import Row
-from service.engine.worker import answer, blank_prompts, reply, report, warm_up_shapes
-from service.errors import InternalError
-from tests.support.requests import queued_rows
+from service.engine.prepared import Prepared
+from service.errors import DeadlineExceeded, Unavailable
+from tests.support.engines import TIMEOUT, assert_at_rest, constant, occupied, shares
+from tests.support.requests import rows_for, until
+
+ROWS = 4
 
 
-class TestWarmUp:
-    def test_one_row_and_a_full_batch_of_each_length(self):
-        limits = Limits(max_rows=32, max_tokens=2048)
-        assert list(warm_up_shapes(limits, 512)) == [(1, 16), (32, 16), (1, 128), (15, 128)]
-
-    def test_no_text_is_longer_than_the_backbone_takes_and_no_batch_empty(self):
-        limits = Limits(max_rows=4, max_tokens=10)
-        assert list(warm_up_shapes(limits, 64)) == [(1, 16), (1, 16), (1, 64), (1, 64)]
-
-    def test_the_blank_capsules_fit_the_backbone(self, info):
-        (group,) = blank_prompts(info, 3, torch.device("cpu")).groups
-        assert group.tensors["capsule"].shape == (3, info.num_layers, 1, info.hidden_size)
+async def ahead_of(engine, executor, capsule, *texts: str, patience: float = TIMEOUT):
+    """A request whose rows, a full batch, are prepared while the model is busy with another."""
+    running = await occupied(engine, executor, capsule)
+    prepared = len(executor.prepared)
+    request = asyncio.create_task(engine.classify(rows_for(capsule, *texts), timeout=patience))
+    await until(lambda: len(executor.prepared) > prepared)
+    return running, request
 
 
-class TestAnswer:
-    async def test_probabilities_become_the_rows_answer(self):
-        (row,) = queued_rows([7])
-        assert answer(row, (0.25, 0.75)) == RowAnswer((0.25, 0.75), input_tokens=7, truncated=False)
-
-    @pytest.mark.parametrize("value", [math.nan, math.inf])
-    async def test_scores_that_are_no_numbers_are_an_error(self, value):
-        (row,) = queued_rows([7])
-        error = answer(row, (0.5, value))
-        assert isinstance(error, InternalError)
-        assert error.code == "non_finite_scores"
+@pytest.fixture
+async def engine(start_engine):
+    return await start_engine(max_batch_rows=ROWS)
 
 
-class TestReply:
-    async def test_each_event_loop_gets_one_message(self):
-        loops = [Mock(spec=asyncio.AbstractEventLoop) for _ in range(2)]
-        rows: list[Row] = []
-        for loop in (*loops, *loops):
-            some = queued_rows([5, 5])
-            some[0].request.loop = loop
-            rows += some
-        answers = [RowAnswer((float(n),), 5, truncated=False) for n in range(len(rows))]
-        reply(rows, answers, picked=rows[0].enqueued + 2.0, seconds=0.5)
-        for loop in loops:
-            loop.call_soon_threadsafe.assert_called_once()
-            (deliver,) = loop.call_soon_threadsafe.call_args.args
-            deliver()
-        for row, given in zip(rows, answers, strict=True):
-            assert row.request.answers[row.index] == given
-        assert rows[0].request.queue_seconds == pytest.approx(2.0)
-        assert rows[0].request.forward_seconds == 0.5
-        assert await rows[0].request.answered() == (*answers[:2],)
-
-    async def test_a_closed_event_loop_costs_the_others_nothing(self):
-        (lost,), (kept,) = queued_rows([5]), queued_rows([5])
-        closed, running = (Mock(spec=asyncio.AbstractEventLoop) for _ in range(2))
-        closed.call_soon_threadsafe.side_effect = RuntimeError("Event loop is closed")
-        lost.request.loop, kept.request.loop = closed, running
-        given = RowAnswer((1.0,), 5, truncated=False)
-        with capture_logs() as logs:
-            reply([lost, kept], [given, given], picked=0.0, seconds=0.0)
-        running.call_soon_threadsafe.assert_called_once()
-        assert [(entry["event"], entry["rows"]) for entry in logs] == [("reply_dropped", 1)]
+async def test_a_full_batch_is_prepared_while_the_model_runs(engine, executor, observer):
+    capsule = constant(engine, 0.2)
+    running, ahead = await ahead_of(engine, executor, capsule, *["w1"] * ROWS)
+    assert len(executor.batches) == 1
+    assert engine.queue_depth == 0
+    assert sum(entry.leases for entry in engine.bank.entries.values()) == 1 + ROWS
+    executor.gate.set()
+    assert shares((await running).rows + (await ahead).rows) == [0.2] * (1 + ROWS)
+    await until(lambda: observer.counts["batched"] == 1 + ROWS)
+    assert [report.ahead for report in observer.reports] == [False, True]
+    assert executor.threads == {"model"}
+    assert_at_rest(engine)
 
 
-async def test_a_report_counts_slots_and_padding():
-    rows = queued_rows([3, 5])
-    longer = Row(
-        rows[0].request, 0, rows[0].capsule, Encoding((1,) * 9, truncated=True), rows[0].enqueued
+async def test_there_is_one_batch_ahead_and_no_more(engine, executor):
+    capsule = constant(engine, 0.2)
+    running, ahead = await ahead_of(engine, executor, capsule, *["w1"] * ROWS)
+    more = asyncio.create_task(
+        engine.classify(rows_for(capsule, *["w1"] * 3 * ROWS), timeout=TIMEOUT)
     )
-    made = report([*rows, longer], picked=rows[0].enqueued + 1.0, seconds=0.25)
-    assert (made.rows, made.tokens, made.padded_tokens, made.tasks) == (3, 20, 30, 1)
-    assert made.forward_seconds == 0.25
-    assert made.queue_seconds == pytest.approx((1.0, 1.0, 1.0))
+    await until(lambda: engine.queue_depth == 3 * ROWS)
+    await asyncio.sleep(0.02)
+    assert engine.queue_depth == 3 * ROWS
+    executor.gate.set()
+    await asyncio.gather(running, ahead, more)
+    assert [len(batch) for batch in executor.batches] == [1, ROWS, ROWS, ROWS, ROWS]
+
+
+async def test_a_batch_that_would_get_better_by_waiting_is_left_in_the_queue(engine, executor):
+    capsule = constant(engine, 0.2)
+    running = await occupied(engine, executor, capsule)
+    calls = [
+        asyncio.create_task(engine.classify(rows_for(capsule, "w1"), timeout=TIMEOUT))
+        for _ in range(ROWS - 1)
+    ]
+    await until(lambda: engine.queue_depth == ROWS - 1)
+    await asyncio.sleep(0.02)
+    assert engine.queue_depth == ROWS - 1
+    executor.gate.set()
+    await asyncio.gather(running, *calls)
+    assert [len(batch) for batch in executor.batches] == [1, ROWS - 1]
+
+
+async def test_a_swap_does_not_touch_a_batch_that_is_ahead(engine, executor):
+    old = constant(engine, 0.2)
+    running, ahead = await ahead_of(engine, executor, old, *["w1"] * ROWS)
+    engine.bank.remove(old)
+    new = constant(engine, 0.7)
+    executor.gate.set()
+    assert shares((await ahead).rows) == [0.2] * ROWS
+    assert shares((await engine.classify(rows_for(new, "w1"), timeout=TIMEOUT)).rows) == [0.7]
+    await running
+    assert engine.bank.stats().resident == 1
+
+
+@pytest.mark.parametrize("way", ["cancelled", "expired"])
+async def test_a_batch_ahead_that_nobody_waits_for_is_not_run(engine, executor, observer, way):
+    capsule = constant(engine, 0.2)
+    patience = TIMEOUT if way == "cancelled" else 0.2
+    running, ahead = await ahead_of(engine, executor, capsule, *["w1"] * ROWS, patience=patience)
+    if way == "cancelled":
+        ahead.cancel()
+    with pytest.raises((asyncio.CancelledError, DeadlineExceeded)):
+        await ahead
+    assert engine.bank.stats().pinned == 1
+    executor.gate.set()
+    await running
+    await until(lambda: observer.counts["dropped"] == ROWS)
+    assert len(executor.batches) == 1
+    assert observer.counts[way] == ROWS
+    assert_at_rest(engine)
+
+
+async def test_a_deadline_is_looked_at_again_before_the_batch_runs(engine, executor, observer):
+    """Even where the event loop has not come round to telling."""
+    capsule = constant(engine, 0.2)
+    running, ahead = await ahead_of(engine, executor, capsule, *["w1"] * ROWS, patience=0.5)
+    executor.gate.set()
+    time.sleep(1.0)  # noqa: ASYNC251 - the event loop is what must not run
+    assert observer.counts["dropped"] in (0, ROWS)
+    outcomes = await asyncio.gather(running, ahead, return_exceptions=True)
+    assert not isinstance(outcomes[0], BaseException)
+    await engine.stop()
+    assert_at_rest(engine)
+
+
+async def test_a_batch_ahead_that_cannot_be_prepared_fails_its_rows(engine, executor, observer):
+    def fail(tokens):
+        raise RuntimeError("boom")
+
+    capsule = constant(engine, 0.2)
+    running = await occupied(engine, executor, capsule)
+    executor.preparing = fail
+    ahead = await engine.classify(rows_for(capsule, *["w1"] * ROWS), timeout=TIMEOUT)
+    assert shares(ahead.rows) == ["inference_failed"] * ROWS
+    await until(lambda: observer.counts["failed"] == ROWS)
+    executor.preparing = lambda tokens: None
+    executor.gate.set()
+    assert shares((await running).rows) == [0.2]
+    assert shares((await engine.classify(rows_for(capsule, "w1"), timeout=TIMEOUT)).rows) == [0.2]
+    assert_at_rest(engine)
+
+
+async def test_the_end_of_the_preparing_thread_ends_the_engine(engine, executor):
+    def leave(tokens):
+        raise SystemExit(1)
+
+    capsule = constant(engine, 0.2)
+    running = await occupied(engine, executor, capsule)
+    executor.preparing = leave
+    with capture_logs() as logs:
+        ahead = asyncio.create_task(
+            engine.classify(rows_for(capsule, *["w1"] * ROWS), timeout=TIMEOUT)
+        )
+        await until(lambda: not engine.worker.helper.is_alive())
+        assert not engine.healthy
+        executor.gate.set()
+        with pytest.raises(Unavailable, match="stopped"):
+            await ahead
+    assert shares((await running).rows) == [0.2]
+    assert "prepare_thread_died" in [entry["event"] for entry in logs]
+    engine.worker.thread.join(TIMEOUT)
+    assert_at_rest(engine)
+
+
+async def test_a_batch_ahead_of_a_model_that_dies_is_released(engine, executor):
+    def leave(features):
+        raise SystemExit(1)
+
+    capsule = constant(engine, 0.2)
+    executor.before = leave
+    running, ahead = await ahead_of(engine, executor, capsule, *["w1"] * ROWS)
+    executor.gate.set()
+    for call in (running, ahead):
+        with pytest.raises(Unavailable):
+            await call
+    engine.worker.thread.join(TIMEOUT)
+    assert not engine.worker.helper.is_alive()
+    assert len(executor.batches) == 1
+    assert_at_rest(engine)
+
+
+async def test_stopping_runs_the_batch_ahead(engine, executor):
+    capsule = constant(engine, 0.2)
+    running, ahead = await ahead_of(engine, executor, capsule, *["w1"] * ROWS)
+    stopping = asyncio.create_task(engine.stop())
+    await asyncio.sleep(0)
+    executor.gate.set()
+    assert shares((await running).rows + (await ahead).rows) == [0.2] * (1 + ROWS)
+    await stopping
+    assert not engine.worker.helper.is_alive()
+    assert_at_rest(engine)
+
+
+async def test_what_a_batch_holds_is_released_once(engine, executor, monkeypatch):
+    closed: list[int] = []
+    original = Prepared.wanted
+
+    def noting(self, now):
+        self.held.callback(closed.append, len(self.rows))
+        return original(self, now)
+
+    monkeypatch.setattr(Prepared, "wanted", noting)
+    capsule = constant(engine, 0.2)
+    running, ahead = await ahead_of(engine, executor, capsule, *["w1"] * ROWS)
+    executor.gate.set()
+    await asyncio.gather(running, ahead)
+    assert closed == [1, ROWS]

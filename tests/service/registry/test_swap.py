@@ -111,7 +111,7 @@ def bench(tiny: LoadedBackbone) -> Iterator[Bench]:
 
 @pytest.fixture(params=[1000, 4], ids=["resident", "paging"])
 async def engine(request: pytest.FixtureRequest, tiny: LoadedBackbone) -> AsyncIterator[Engine]:
-    config = EngineConfig(threads=1, max_batch_rows=4, bank_slots=request.param)
+    config = EngineConfig(threads=1, max_batch_rows=2, bank_slots=request.param)
     engine = Engine(tiny, TorchExecutor(tiny.backbone), config, SilentObserver())
     await engine.start()
     yield engine
