@@ -26,6 +26,7 @@ from service.api.jobs.upload import body_limit as submission_limit
 from service.api.models import endpoints as models
 from service.body import faults_of
 from service.errors import ServiceError
+from service.lean import LeanLane
 from service.metrics import Metrics
 from service.middleware.body_limit import BodyLimit
 from service.middleware.failures import UnexpectedErrors
@@ -80,6 +81,7 @@ def create_app(
     for feature in (classify, capsules, jobs, models, health, docs):
         # Not by include_router, which would match every path once more for each request.
         app.router.routes.extend(feature.router.routes)
+    app.add_middleware(LeanLane, routes=app.router.routes, handlers=app.exception_handlers)
     app.add_middleware(BodyLimit, limit=partial(body_limit, settings))
     app.add_middleware(UnexpectedErrors)
     app.add_middleware(UnreadBodies)

@@ -10,7 +10,13 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from service.errors import InternalError, ServiceError, Unavailable, Unprocessable
+from service.errors import (
+    InternalError,
+    ServiceError,
+    TooManyRequests,
+    Unavailable,
+    Unprocessable,
+)
 from service.notes import RequestNotes
 
 MEDIA_TYPE = "application/problem+json"
@@ -188,7 +194,7 @@ def responses(*errors: type[ServiceError]) -> dict[int | str, dict[str, Any]]:
         error.status: {
             "description": error.title,
             "content": {MEDIA_TYPE: {"schema": SCHEMA}},
-            **({"headers": RETRY_AFTER} if error is Unavailable else {}),
+            **({"headers": RETRY_AFTER} if error in (TooManyRequests, Unavailable) else {}),
         }
         for error in documented
     }

@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from service.disconnect import KEY as DEPARTURE, Departure
 from service.errors import BadRequest, HeadersTooLarge, RequestTimeout, ServiceError, UriTooLong
 from service.notes import FAULT
 from service.state import Live
@@ -96,7 +97,10 @@ class BoundedProtocol(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         self._unset_keepalive_if_required()
+        cycle = self.cycle if self.busy else None
         super().connection_lost(exc)
+        if cycle is not None:
+            cycle.scope["state"][DEPARTURE].tell()
 
     def data_received(self, data: bytes) -> None:
         """Take what has come."""
@@ -182,6 +186,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole: the application may begin."""
+        self.scope["state"][DEPARTURE] = Departure()
         super().on_headers_complete()
         self.phase = Phase.BODY
         self.collecting = 0
@@ -203,6 +208,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self.collecting = 0
         self.forget_incoming()
         super().on_message_complete()
+        if not self.pipeline:
+            # A large body may have stopped the reading, without which nobody sees the client go.
+            self.flow.resume_reading()
 
     # --- refusals -----------------------------------------------------------------------------
 

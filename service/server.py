@@ -21,6 +21,7 @@ from service.app import create_app
 from service.logs import configure_logging
 from service.protocol import BoundedProtocol
 from service.settings import Settings, unknown_variables
+from service.startup import Assemble, assemble
 from service.state import Live
 from service.worker.supervisor import supervisor_for
 
@@ -84,10 +85,14 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings, build: Assemble = assemble) -> int:
     """Serve until a signal comes, or until the server cannot go on.
 
     Takes over the process's logging, signals and garbage collection.
+
+    Args:
+        settings: of the server.
+        build: builds what requests are served with.
 
     Returns:
         0 after a graceful stop; 1 where the address cannot be listened on, or the backbone or the
@@ -104,10 +109,10 @@ def serve(settings: Settings) -> int:
     for listener in sockets:
         host, port = listener.getsockname()[:2]
         logger.info("listening", host=host, port=port)
-    return run(settings, sockets)
+    return run(settings, sockets, build)
 
 
-def run(settings: Settings, sockets: list[socket.socket]) -> int:
+def run(settings: Settings, sockets: list[socket.socket], build: Assemble) -> int:
     """Serve on sockets, which are closed at the end; see :func:`serve`.
 
     The worker is started once the server is warm, so that it does not make it wait, and leaves the
@@ -123,7 +128,7 @@ def run(settings: Settings, sockets: list[socket.socket]) -> int:
         if settings.train:
             worker.start()
 
-    app = create_app(settings, on_fatal=on_fatal, on_warm=on_warm)
+    app = create_app(settings, build=build, on_fatal=on_fatal, on_warm=on_warm)
     server = Server(config_for(app, settings), app.state.live, on_exit=worker.ask)
     try:
         server.run(sockets)

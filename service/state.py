@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypedDict
 
+from service.callers import Callers
 from service.desk.desk import Desk
 from service.engine.records import Outcome, RowRequest
 from service.errors import Unavailable
@@ -27,8 +28,14 @@ class Classifier(Protocol):
         """Whether it still answers."""
         ...
 
-    async def classify(self, rows: Sequence[RowRequest], *, timeout: float) -> Outcome:  # noqa: ASYNC109 - the engine's own deadline, which also drops queued rows
-        """Answer rows, within `timeout` seconds."""
+    async def classify(
+        self,
+        rows: Sequence[RowRequest],
+        *,
+        timeout: float,  # noqa: ASYNC109 - the engine's own deadline, which also drops queued rows
+        caller: str = "",
+    ) -> Outcome:
+        """Answer rows, within `timeout` seconds; callers with different keys take turns."""
         ...
 
 
@@ -93,12 +100,14 @@ class Live:
         metrics: of this server alone.
         phase: `warming`, then `ready`, then `draining`.
         warm: set from `ready` on.
+        callers: tells clients apart.
     """
 
     settings: Settings
     metrics: Metrics
     phase: Literal["warming", "ready", "draining"] = "warming"
     warm: Warm | None = field(default=None)
+    callers: Callers = field(default_factory=Callers)
 
     def open(self, warm: Warm) -> None:
         """Start to serve, unless the server is on its way out already."""

@@ -3,6 +3,8 @@
 import asyncio
 import sys
 
+import uvloop
+
 from benchmarks.errors import BenchmarkError
 from benchmarks.load.client import drive
 from benchmarks.load.records import Failure, Job, Load
@@ -10,7 +12,7 @@ from benchmarks.load.records import Failure, Job, Load
 
 def main() -> None:
     """Work until there are no more jobs."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for line in sys.stdin:
             outcome: Load | Failure
             try:

@@ -1,8 +1,11 @@
-"""A client that does as little as one can for a request: write bytes, wait for the reply's end."""
+"""A client that does as little as one can for a request: write bytes, look for the reply's end.
+
+It is driven by the parser's calls alone, without a task or a future a request, so that it keeps
+ahead of any server that it is pointed at.
+"""
 
 import asyncio
 import time
-from asyncio import Future
 from collections.abc import Iterator, Sequence
 
 import httptools
@@ -13,50 +16,88 @@ from benchmarks.load.records import Job, Load
 OK = 200
 
 
+class Sending:
+    """The requests of one job, and what came of them.
+
+    Attributes:
+        requests: as they go over the wire.
+        todo: positions of those that are still to be sent.
+        latencies: milliseconds of each.
+        sample: the body of the first one's reply.
+    """
+
+    def __init__(self, requests: Sequence[bytes]) -> None:
+        self.requests = requests
+        self.todo: Iterator[int] = iter(range(len(requests)))
+        self.latencies = [0.0] * len(requests)
+        self.sample = b""
+
+
 class Connection(asyncio.Protocol):
-    """A connection that is kept, with one request at a time."""
+    """A connection that is kept, with one request at a time: the next one that is to be sent.
+
+    Attributes:
+        over: done once there are no more, or the exception that ended it.
+    """
 
     transport: asyncio.Transport
 
-    def __init__(self) -> None:
+    def __init__(self, sending: Sending) -> None:
+        self.sending = sending
         self.parser = httptools.HttpResponseParser(self)
-        self.reply: Future[tuple[int, bytes]] | None = None
-        self.body = b""
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.index = 0
+        self.started = 0.0
+        self.body: list[bytes] = []
 
-    async def request(self, data: bytes) -> tuple[int, bytes]:
-        """Send a request and wait for the status and body of its reply.
+    async def work(self) -> None:
+        """Send requests until there are no more.
 
         Raises:
+            BenchmarkError: a reply was not 200.
             ConnectionError: the server closed the connection first.
         """
-        assert self.reply is None, "one request at a time"
-        self.reply = asyncio.get_running_loop().create_future()
-        self.body = b""
-        self.transport.write(data)
-        try:
-            return await self.reply
-        finally:
-            self.reply = None
+        self.send()
+        await self.over
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "a stream"
+    def send(self) -> None:
+        """Send the next request, if there is one."""
+        index = next(self.sending.todo, None)
+        if index is None:
+            self.over.set_result(None)
+            return
+        self.index = index
+        self.body.clear()
+        self.started = time.perf_counter()
+        self.transport.write(self.sending.requests[index])
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
         self.parser.feed_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.reply is not None and not self.reply.done():
-            self.reply.set_exception(exc or ConnectionResetError("the server hung up"))
+        if not self.over.done():
+            self.over.set_exception(exc or ConnectionResetError("the server hung up"))
 
     def on_body(self, body: bytes) -> None:
         """A part of the reply's body; the parser calls this."""
-        self.body += body
+        self.body.append(body)
 
     def on_message_complete(self) -> None:
         """The end of the reply; the parser calls this."""
-        if self.reply is not None and not self.reply.done():
-            self.reply.set_result((self.parser.get_status_code(), self.body))
+        self.sending.latencies[self.index] = (time.perf_counter() - self.started) * 1000
+        if self.over.done():
+            return
+        status = self.parser.get_status_code()
+        if status != OK:
+            body = b"".join(self.body).decode()
+            self.over.set_exception(BenchmarkError(f"A request got {status}: {body}"))
+            return
+        if self.index == 0:
+            self.sending.sample = b"".join(self.body)
+        self.send()
 
 
 def message(job: Job, body: str) -> bytes:
@@ -77,45 +118,23 @@ async def drive(job: Job) -> Load:
         OSError: the server cannot be reached, or hung up.
     """
     loop = asyncio.get_running_loop()
-    requests = [message(job, body) for body in job.bodies]
+    sending = Sending([message(job, body) for body in job.bodies])
     connections = [
-        (await loop.create_connection(Connection, job.host, job.port))[1]
-        for _ in range(min(job.concurrency, len(requests)))
+        (await loop.create_connection(lambda: Connection(sending), job.host, job.port))[1]
+        for _ in range(min(job.concurrency, len(sending.requests)))
     ]
-    latencies = [0.0] * len(requests)
-    replies = [b""] * len(requests)
-    todo = iter(range(len(requests)))
     cpu, started = time.process_time(), time.perf_counter()
     try:
         async with asyncio.TaskGroup() as group:
             for connection in connections:
-                group.create_task(work(connection, todo, requests, latencies, replies))
+                group.create_task(connection.work())
     finally:
+        ended, cpu_ended = time.perf_counter(), time.process_time()
         for connection in connections:
             connection.transport.close()
     return Load(
-        seconds=time.perf_counter() - started,
-        latencies_ms=tuple(latencies),
-        cpu_seconds=time.process_time() - cpu,
-        sample=replies[0].decode(),
+        seconds=ended - started,
+        latencies_ms=tuple(sending.latencies),
+        cpu_seconds=cpu_ended - cpu,
+        sample=sending.sample.decode(),
     )
-
-
-async def work(
-    connection: Connection,
-    todo: Iterator[int],
-    requests: Sequence[bytes],
-    latencies: list[float],
-    replies: list[bytes],
-) -> None:
-    """Send requests over one connection until there are no more.
-
-    Raises:
-        BenchmarkError: a reply was not 200.
-    """
-    for index in todo:
-        started = time.perf_counter()
-        status, replies[index] = await connection.request(requests[index])
-        latencies[index] = (time.perf_counter() - started) * 1000
-        if status != OK:
-            raise BenchmarkError(f"A request got {status}: {replies[index].decode()}")

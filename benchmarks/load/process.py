@@ -1,5 +1,6 @@
 """The side of the benchmark that has load sent."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -42,8 +43,12 @@ class LoadProcess:
 
 
 @contextmanager
-def load_process() -> Iterator[LoadProcess]:
-    """Start one, and end it at the end."""
+def load_process(core: int | None = None) -> Iterator[LoadProcess]:
+    """Start one, and end it at the end.
+
+    Args:
+        core: the only one that it may run on; None for any.
+    """
     with subprocess.Popen(
         (sys.executable, "-m", "benchmarks.load"),
         cwd=ROOT,
@@ -53,6 +58,8 @@ def load_process() -> Iterator[LoadProcess]:
     ) as child:
         assert child.stdin is not None, "piped"
         assert child.stdout is not None, "piped"
+        if core is not None:
+            os.sched_setaffinity(child.pid, {core})
         try:
             yield LoadProcess(child.stdin, child.stdout)
         finally:

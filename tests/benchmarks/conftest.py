@@ -20,7 +20,14 @@ def backbone(tmp_path_factory):
 @pytest.fixture
 def context(backbone):
     """Tiny sizes on that backbone, with made-up texts."""
-    return Context(quick=True, data=None, backbone=backbone, device="cpu", tell=lambda _: None)
+    return Context(
+        quick=True,
+        data=None,
+        backbone=backbone,
+        device="cpu",
+        tell=lambda _: None,
+        executor="torch",  # exporting a graph takes longer than all that is measured
+    )
 
 
 @pytest.fixture

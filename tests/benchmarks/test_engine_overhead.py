@@ -18,8 +18,10 @@ from benchmarks.engine_overhead import (
 from benchmarks.errors import BenchmarkError
 from benchmarks.texts import load_texts
 from capsules.backbones.load import load
+from capsules.executors.torch import TorchExecutor
 from capsules.model import pad
-from service.engine.worker import ModelThread, inference_failed
+from service.engine.replies import inference_failed
+from service.engine.worker import ModelThread
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_made_up_batch_is_as_wide_as_asked_and_hardly_padded(loaded):
 
 def test_real_batches_are_what_the_batcher_picks(loaded):
     texts = load_texts(QUICK.rounds * QUICK.waiting, None).texts
-    batches = real_batches(texts, QUICK, loaded)
+    batches = real_batches(texts, QUICK.waiting, loaded, TorchExecutor(loaded.backbone))
     assert len(batches) == QUICK.rounds
     first = loaded.tokeniser.encode(texts[:1], loaded.info.max_tokens - 1)[0]
     assert batches[0][0] == first
@@ -69,7 +71,7 @@ def test_longer_batch_has_one_more_real_token_in_each_row(loaded):
 
 
 def test_rows_have_different_capsules_and_leave_nothing_pinned(loaded):
-    with set_up(loaded, QUICK) as bench:
+    with set_up(loaded, TorchExecutor(loaded.backbone), QUICK.capsules) as bench:
         batch = made_up(Shape(6, 8), loaded, seed=0)
         assert len(set(bench.draw(6))) == 6
         assert bench.mixed(batch) > 0
@@ -79,10 +81,10 @@ def test_rows_have_different_capsules_and_leave_nothing_pinned(loaded):
 
 def test_row_without_answer_spoils_the_measurement(loaded, monkeypatch):
     monkeypatch.setattr(
-        ModelThread, "answers", lambda _, batch: [inference_failed() for _ in batch]
+        ModelThread, "answers", lambda _, batch: [inference_failed() for _ in batch.rows]
     )
     with (
-        set_up(loaded, QUICK) as bench,
+        set_up(loaded, TorchExecutor(loaded.backbone), QUICK.capsules) as bench,
         pytest.raises(BenchmarkError, match="got no answer"),
     ):
         bench.mixed(made_up(Shape(2, 8), loaded, seed=0))

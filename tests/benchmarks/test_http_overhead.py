@@ -28,7 +28,7 @@ def check(findings):
     held = [one.name for one in findings.figures if one.goal is not None]
     assert held == [
         f"{case}: requests a second, HTTP / engine",
-        "one at a time: p50 over HTTP above tokenise and bare forward",
+        "one at a time: p50 over HTTP above the bare executor call",
     ]
 
 

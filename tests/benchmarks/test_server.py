@@ -5,7 +5,7 @@ import psutil
 import pytest
 
 from benchmarks.errors import BenchmarkError
-from benchmarks.server import HOST, environment, running_server
+from benchmarks.server import GRAPHS, HOST, environment, running_server
 
 FAKE = (sys.executable, "-m", "tests.support.fake_server")
 
@@ -47,6 +47,8 @@ def test_settings_are_ours_alone(context, tmp_path, monkeypatch):
         "CAPSULE_DATA_DIR": str(tmp_path),
         "CAPSULE_BACKBONE": context.backbone,
         "CAPSULE_DEVICE": "cpu",
+        "CAPSULE_EXECUTOR": "torch",
+        "CAPSULE_GRAPH_DIR": str(GRAPHS),
         "CAPSULE_LOAD_ZOO": "false",
     }
     assert found["OMP_NUM_THREADS"] == "1"

@@ -20,11 +20,12 @@ from service.errors import (
     DeadlineExceeded,
     NotFound,
     PayloadTooLarge,
+    TooManyRequests,
     Unavailable,
     Unprocessable,
     UnsupportedMediaType,
 )
-from service.lean import LeanRoute
+from service.lean import JsonReply, LeanRoute
 from service.notes import notes_of
 from service.problems import responses
 
@@ -56,6 +57,7 @@ router = APIRouter(prefix="/v1/classify", tags=["classify"], route_class=LeanRou
             PayloadTooLarge,
             UnsupportedMediaType,
             Unprocessable,
+            TooManyRequests,
             Unavailable,
             DeadlineExceeded,
         ),
@@ -71,23 +73,22 @@ async def post(request: Request) -> Response:
     warm = live.require_warm()
     settings = live.settings
     body = await BODY.read(request, VALUES + VALUES_A_ROW * settings.max_texts)
+    scope = request.scope
+    caller = live.callers.key(scope)
     classified = await while_connected(
-        request.receive, classify(body, warm, settings, notes_of(request.scope))
+        scope["state"], classify(body, warm, settings, notes_of(scope), caller)
     )
     for code in classified.row_errors:
         live.metrics.row_refused(code)
     if classified.truncated:
         live.metrics.rows_truncated(classified.truncated)
-    return Response(
-        classified.content,
-        media_type="application/json",
-        headers={"Server-Timing": server_timing(classified.timings)},
-    )
+    return JsonReply(classified.content, (b"server-timing", server_timing(classified.timings)))
 
 
-def server_timing(timings: Timings) -> str:
+def server_timing(timings: Timings) -> bytes:
     """The stages in milliseconds, as browsers and tracing tools read them."""
-    return (
-        f"tokenise;dur={timings.tokenise * 1000:.3f}, queue;dur={timings.queue * 1000:.3f}, "
-        f"forward;dur={timings.forward * 1000:.3f}"
+    return b"tokenise;dur=%.3f, queue;dur=%.3f, forward;dur=%.3f" % (
+        timings.tokenise * 1000,
+        timings.queue * 1000,
+        timings.forward * 1000,
     )

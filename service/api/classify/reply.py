@@ -4,8 +4,8 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import getrandbits
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import orjson
@@ -62,6 +62,7 @@ def compose(
     """
     data: list[dict[str, Any]] = []
     errors: list[str] = []
+    written: dict[Served, orjson.Fragment] = {}
     tokens = truncated = 0
     for index, (row, result) in enumerate(zip(plan.rows, results, strict=True)):
         capsule = found[row.reference]
@@ -76,9 +77,9 @@ def compose(
             assert isinstance(capsule, Served), "only capsules are asked"
             tokens += checked.input_tokens
             truncated += checked.truncated
-            data.append(answered(index, capsule, checked, top_k))
+            data.append(answered(index, capsule, checked, top_k, written))
     reply = {
-        "id": f"classify-{uuid4().hex}",
+        "id": f"classify-{getrandbits(128):032x}",
         "object": "list",
         "created": int(time.time()),
         "model": backbone_id if plan.model is None else plan.model,
@@ -143,16 +144,34 @@ def failed(
     }
 
 
-def answered(index: int, capsule: Served, answer: RowAnswer, top_k: int | None) -> dict[str, Any]:
-    """The row of the reply for one that succeeded."""
+def answered(
+    index: int,
+    capsule: Served,
+    answer: RowAnswer,
+    top_k: int | None,
+    written: dict[Served, orjson.Fragment],
+) -> dict[str, Any]:
+    """The row of the reply for one that succeeded.
+
+    Args:
+        index: its position.
+        capsule: its capsule.
+        answer: what the model said.
+        top_k: how many labels to send; None for all.
+        written: all labels of capsules in JSON, so that many rows have them written down once.
+    """
     probs: Sequence[float] = answer.probs
-    labels: Sequence[str] = capsule.labels
+    labels: Sequence[str] | orjson.Fragment
     score = max(probs)
-    label = labels[probs.index(score)]
+    label = capsule.labels[probs.index(score)]
     if top_k is not None:
         best = most_probable(probs, top_k)
         probs = [answer.probs[position] for position in best]
         labels = [capsule.labels[position] for position in best]
+    elif capsule in written:
+        labels = written[capsule]
+    else:
+        labels = written[capsule] = orjson.Fragment(orjson.dumps(capsule.labels))
     return {
         "index": index,
         "task": capsule.task,

@@ -22,7 +22,7 @@ NO_TIME = Timings(tokenise=0.0, queue=0.0, forward=0.0)
 
 
 async def classify(
-    request: ClassifyRequest, warm: Warm, settings: Settings, notes: RequestNotes
+    request: ClassifyRequest, warm: Warm, settings: Settings, notes: RequestNotes, caller: str
 ) -> Classified:
     """Answer a request.
 
@@ -31,6 +31,7 @@ async def classify(
         warm: what answers.
         settings: the limits.
         notes: get the rows and tasks; their start is when the time limit begins.
+        caller: key of who asks; see `service.callers`.
 
     Raises:
         ServiceError: the request as a whole, or its only row, cannot be answered.
@@ -52,7 +53,9 @@ async def classify(
         # Nothing may be awaited between resolving and this: a capsule might go meanwhile.
         elapsed = time.perf_counter() - notes.started
         try:
-            outcome = await warm.engine.classify(accepted, timeout=max(timeout - elapsed, 0.0))
+            outcome = await warm.engine.classify(
+                accepted, timeout=max(timeout - elapsed, 0.0), caller=caller
+            )
         except DeadlineExceeded as error:
             raise late(timeout, settings) from error
     answers = iter(outcome.rows)

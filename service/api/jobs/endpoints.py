@@ -85,7 +85,7 @@ async def submit(
     desk = warm.jobs
     limit = live.settings.max_body_bytes
     async with submitted(request, desk, idempotency_key, limit) as submission:
-        job, is_new = await while_connected(request.receive, desk.submit(submission))
+        job, is_new = await while_connected(request.scope["state"], desk.submit(submission))
     response.headers["Location"] = f"{router.prefix}/{job.id}"
     if not is_new:
         response.headers["Idempotent-Replayed"] = "true"

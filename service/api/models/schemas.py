@@ -37,5 +37,7 @@ class BackboneReply(BaseModel):
     fingerprint: str = Field(description="Hex sha256 of weights, tokenizer and configuration.")
     device: str
     dtype: str
-    executor: str
+    executor: str = Field(
+        description="What runs it: `onnxruntime`, `onnxruntime-int8`, `torch` or `torch-compiled`."
+    )
     path: str = Field(description="The folder on the server that it was loaded from.")

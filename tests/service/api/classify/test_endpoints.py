@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from service.api.classify.service import late
 from service.engine.records import Outcome, RowAnswer, Timings
-from service.errors import Unavailable
+from service.errors import TooManyRequests, Unavailable
 from service.metrics import RANK_S
 from tests.support.edge import EdgeEngine, a_problem, an_artefact, settings_for
 
@@ -263,6 +263,25 @@ def test_a_deleted_task_is_no_label_any_more(client: TestClient) -> None:
     client.app.state.live.metrics.ranked -= RANK_S  # type: ignore[attr-defined]
     assert metric(client, name) == 1, "its last value is read once more"
     assert "brief" not in client.get("/metrics").text
+
+
+def test_callers_are_told_apart_by_what_they_send(client: TestClient, engine: EdgeEngine) -> None:
+    body = {"task": "trec", "text": "a"}
+    engine.callers.clear()
+    with capture_logs() as logs:
+        for headers in ({}, {"Authorization": "swordfish"}, {"X-Api-Key": "swordfish"}, {}):
+            client.post("/v1/classify", json=body, headers=headers)
+    address, authorised, keyed, again = engine.callers
+    assert address == again == "testclient"
+    assert authorised == keyed != address
+    assert "swordfish" not in str(logs) + authorised
+
+
+def test_a_caller_beyond_its_share_is_told_to_wait(client: TestClient, engine: EdgeEngine) -> None:
+    engine.failure = TooManyRequests("Wait.", code="caller_queue_full", retry_after=1)
+    response = post(client, task="trec", text="a")
+    a_problem(response, 429, "caller_queue_full")
+    assert response.headers["retry-after"] == "1"
 
 
 def test_texts_are_never_logged(client: TestClient) -> None:
