@@ -21,10 +21,12 @@ TORCH_INDEX_URL ?=
 PYTEST_ARGS ?=
 # Processes that share the tests; 0 runs them in one, as a debugger wants.
 WORKERS ?= 2
+# Where the servers that the benchmarks compare with are installed.
+RIVALS := build/rivals
 
 .PHONY: help
 help: ## List the verbs.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: install
 install: $(INSTALLED) ## Build .venv from the pinned constraints; fetch and verify the embedded backbone.
@@ -75,6 +77,24 @@ coverage: $(INSTALLED) ## Run the tests and report the lines and branches they m
 .PHONY: bench
 bench: $(INSTALLED) ## Run every benchmark; results go to benchmarks/results.
 	$(BIN)/python -m benchmarks
+
+.PHONY: bench-gpu
+bench-gpu: $(INSTALLED) ## Measure models of full size on this machine's GPU, in under 8 minutes.
+	$(BIN)/python -m benchmarks gpu
+
+.PHONY: rivals-install
+rivals-install: $(RIVALS)/infinity/.installed $(RIVALS)/servers/.installed ## Build the environments of the servers that the benchmark `rivals` compares with.
+
+$(RIVALS)/%/.installed: benchmarks/rival_servers/%.txt
+	@test -n "$(PYTHON)" || { \
+		echo "No Python 3.11 or newer on the PATH: install one, or name it with make rivals-install PYTHON=..." >&2; \
+		exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' || { \
+		echo "Infinity needs NumPy 1, which Python 3.11 and 3.12 have: make rivals-install PYTHON=python3.11" >&2; \
+		exit 1; }
+	test -x $(@D)/bin/pip || "$(PYTHON)" -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
 
 .PHONY: reproduce
 reproduce: $(INSTALLED) ## Rerun the published comparisons on ZOO_DATA into build/reproduce; resumable.

@@ -5,17 +5,19 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from rich.console import Console
 
 from benchmarks.context import Context
-from benchmarks.errors import BenchmarkError
+from benchmarks.errors import BenchmarkError, WrongMachineError
 from benchmarks.machine import ROOT
 from benchmarks.registry import BENCHMARKS, Benchmark, benchmark
 from benchmarks.report import write_report
 from benchmarks.tables import show
 from benchmarks.texts import VARIABLE, data_folder
 from capsules.errors import CapsuleError
+from service.engine.executors import Choice
 
 RESULTS = ROOT / "benchmarks" / "results"
 QUICK_RESULTS = ROOT / "build" / "benchmarks"
@@ -41,6 +43,9 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--backbone", default="embedded", help="as the server's setting")
     parser.add_argument("--device", default="auto", help="as the server's setting")
+    parser.add_argument(
+        "--executor", default="auto", choices=get_args(Choice), help="as the server's setting"
+    )
     return parser.parse_args(arguments)
 
 
@@ -59,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data=data_folder(chosen.data, os.environ),
             backbone=chosen.backbone,
             device=chosen.device,
+            executor=chosen.executor,
             tell=console.log,
         )
         for one in [benchmark(name) for name in chosen.names or BENCHMARKS]:
@@ -71,8 +77,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(one: Benchmark, context: Context, folder: Path, console: Console) -> None:
-    """Run one benchmark, keep its result and show it."""
-    result = one.run(context)
+    """Run one benchmark, keep its result and show it; leave it out where it cannot be run."""
+    try:
+        result = one.run(context)
+    except WrongMachineError as error:
+        console.print(f"Skipped: {error}", style="yellow", markup=False)
+        return
     path = result.write(folder)
     show(result, console)
     console.print(f"Wrote {path}")

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.engine.executors import Choice
+
 SERVE = (sys.executable, "-m", "service", "serve")
 
 
@@ -18,6 +20,7 @@ class Context:
         backbone: the backbone to measure, as the server's setting has it.
         device: where it runs, likewise.
         tell: is told what is being done.
+        executor: what runs it, likewise.
         serve: the command that starts a server.
     """
 
@@ -26,4 +29,5 @@ class Context:
     backbone: str
     device: str
     tell: Callable[[str], None]
+    executor: Choice = "auto"
     serve: tuple[str, ...] = SERVE

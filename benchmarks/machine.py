@@ -13,7 +13,16 @@ from benchmarks.record import Record
 from capsules.reproduce.machine import processor
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "fastapi", "uvicorn", "uvloop")
+PACKAGES = (
+    "torch",
+    "onnxruntime",
+    "transformers",
+    "tokenizers",
+    "numpy",
+    "fastapi",
+    "uvicorn",
+    "uvloop",
+)
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
 GIB = 1024**3
 

@@ -12,7 +12,15 @@ from benchmarks.result import Findings, Result, now
 BENCHMARKS = {
     "engine_overhead": "benchmarks.engine_overhead",
     "http_overhead": "benchmarks.http_overhead",
+    "front_end": "benchmarks.front_end",
+    "executors": "benchmarks.executors",
+    "mixed_tasks": "benchmarks.mixed_tasks",
+    "limit": "benchmarks.limit",
     "startup_memory": "benchmarks.startup_memory",
+    "memory": "benchmarks.memory",
+    "hot_swap": "benchmarks.hot_swap",
+    "rivals": "benchmarks.rivals",
+    "gpu": "benchmarks.gpu",
     "training": "benchmarks.training",
     "co_training": "benchmarks.co_training",
 }

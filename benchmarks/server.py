@@ -20,6 +20,9 @@ from benchmarks.machine import ROOT
 HOST = "127.0.0.1"
 PREFIX = "CAPSULE_"
 LOG_NAME = "server.log"
+GRAPHS = ROOT / "build" / "graphs"
+"""Graphs are kept from one server to the next: exporting one is no part of what is measured."""
+
 LISTEN_POLL_S = 0.02
 # Each look takes the server a millisecond, which must not slow down what it is timed at.
 READY_POLL_S = 0.1
@@ -98,6 +101,8 @@ def environment(context: Context, data: Path, settings: Mapping[str, str]) -> di
         "DATA_DIR": str(data),
         "BACKBONE": context.backbone,
         "DEVICE": context.device,
+        "EXECUTOR": context.executor,
+        "GRAPH_DIR": str(GRAPHS),
         **settings,
     }
     return {**kept, **{PREFIX + name: value for name, value in ours.items()}}

@@ -91,8 +91,13 @@ def load_texts(count: int, folder: Path | None, *, seed: int = 0) -> Texts:
 
 def read_texts(path: Path) -> list[str]:
     """The texts of one file of gzipped JSON lines."""
+    return [text for text, _ in read_rows(path)]
+
+
+def read_rows(path: Path) -> list[tuple[str, str]]:
+    """The texts of such a file, each with its label."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line)["text"] for line in lines]
+        return [(row["text"], row["label"]) for row in map(json.loads, lines)]
 
 
 def make_text(random: Random) -> str:

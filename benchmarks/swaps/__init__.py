@@ -1,0 +1,1 @@
+"""Traffic on a server whose capsules change meanwhile, from a process of its own."""
