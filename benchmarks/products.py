@@ -12,8 +12,6 @@ import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from capsules.executors.onnx.runtime import session_options
-
 TORCH = "torch (MKL)"
 NUMPY = "numpy (OpenBLAS)"
 ONNXRUNTIME = "onnxruntime"
@@ -80,9 +78,12 @@ class OnnxRuntimeMultiplier:
     def ready(self, product: Product) -> Callable[[], object]:
         """See :class:`Multiplier`."""
         left, right = matrices(product)
+        # With threads that spin between runs, which there is nobody here to disturb.
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads
         session = onnxruntime.InferenceSession(
             product_graph(product, right).SerializeToString(),
-            session_options(self.threads),
+            options,
             providers=["CPUExecutionProvider"],
         )
         binding: Any = session.io_binding()

@@ -149,7 +149,7 @@ class Settings(BaseSettings):
     max_batch_tokens: Count | None = Field(
         default=None,
         description="Most tokens of one forward pass, capsules included, and padding where it is "
-        "computed; by default 512 with onnxruntime, 2048 with torch on a CPU and 32768 on CUDA.",
+        "computed; by default 256 with onnxruntime, 2048 with torch on a CPU and 32768 on CUDA.",
     )
     bank_slots: Count = Field(
         default=10_000, description="Capsules held on the device; the others wait in memory."

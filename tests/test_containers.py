@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Thread
 
 import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from service.engine.executors import SHIPPED
 from service.settings import unknown_variables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -109,6 +110,15 @@ def test_the_image_is_built_with_whatever_torch_there_is_unless_told_otherwise()
     assert dockerfile == "TORCH_VARIANT=auto"
     assert re.findall(r"^TORCH_VARIANT \?= (\w+)$", makefile, re.MULTILINE) == ["auto"]
     assert SERVICES["capsule-server"]["build"]["args"]["TORCH_VARIANT"] == "${TORCH_VARIANT:-auto}"
+
+
+def test_the_graph_is_exported_to_where_every_start_looks():
+    """The environment is copied whole, and a root file system that is read-only is no obstacle."""
+    (start,) = (one for one in instructions("RUN") if "capsule serve" in one)
+    place = str(PurePosixPath("/opt/capsule", *SHIPPED))
+    assert f"CAPSULE_GRAPH_DIR={place} " in start
+    assert "CAPSULE_EXECUTOR=onnxruntime " in start
+    assert "--from=build /opt/capsule /opt/capsule" in instructions("COPY")
 
 
 def test_image_does_not_run_as_root():

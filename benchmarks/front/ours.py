@@ -40,7 +40,14 @@ class NullExecutor(Executor):
         """The CPU."""
         return torch.device("cpu")
 
-    def prepare(self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None) -> Pass:
+    def prepare(
+        self,
+        tokens: TokenBatch,
+        prompts: Prompts,
+        reading: Reading | None = None,
+        *,
+        alone: bool = True,
+    ) -> Pass:
         """See :class:`capsules.executors.base.Executor`."""
         rows = len(tokens) if reading is None else len(reading.paths)
 

@@ -36,7 +36,14 @@ class TorchExecutor(Executor):
         """The backbone's device."""
         return self.model.backbone.device
 
-    def prepare(self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None) -> Pass:
+    def prepare(
+        self,
+        tokens: TokenBatch,
+        prompts: Prompts,
+        reading: Reading | None = None,
+        *,
+        alone: bool = True,
+    ) -> Pass:
         """See :class:`capsules.executors.base.Executor`; tokens start on their way to the device."""
         tokens = tokens.to(self.device)
         reading = None if reading is None else reading.to(self.device)

@@ -38,8 +38,10 @@ class BankStats:
         resident: capsules on the device.
         host: capsules in host memory.
         pinned: capsules that rows in flight use, wherever they are.
-        bytes: allocated on the device, idle slots included.
-        host_bytes: allocated for the capsules in host memory.
+        bytes: taken on the device, idle slots included.
+        host_bytes: taken by the tensors of the capsules in host memory.
+        page_ins: capsules that were brought from host memory to the device, ever.
+        evictions: capsules that made room for those, ever.
     """
 
     resident: int
@@ -47,6 +49,8 @@ class BankStats:
     pinned: int
     bytes: int
     host_bytes: int
+    page_ins: int = 0
+    evictions: int = 0
 
 
 class Bank:
@@ -74,6 +78,10 @@ class Bank:
         self.entries: dict[Served, Entry] = {}
         self.pinned = 0
         self.templates: WeakValueDictionary[str, Template] = WeakValueDictionary()
+
+    def expect(self, capsules: int, nbytes: int) -> None:
+        """Make room for capsules that are about to come; see :meth:`Tiers.expect`."""
+        self.tiers.expect(capsules, nbytes)
 
     def add(self, capsule: Capsule, *, version: int, digest: str) -> Served:
         """Copy a capsule in: to the device while there is room, else to host memory.
@@ -247,4 +255,6 @@ class Bank:
                 pinned=self.pinned,
                 bytes=self.tiers.nbytes(),
                 host_bytes=self.tiers.host_bytes,
+                page_ins=self.tiers.page_ins,
+                evictions=self.tiers.evictions,
             )

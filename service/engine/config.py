@@ -15,8 +15,8 @@ PROOF_WEIGHT = 0.1
 
 MAX_BATCH_ROWS, MAX_BATCH_ROWS_PADDING_FREE = 32, 64
 MAX_BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
-# A CPU is as fast on a few hundred positions as on more, and shorter batches answer sooner.
-MAX_BATCH_TOKENS_PADDING_FREE = {"cpu": 512, "cuda": 32_768}
+# A core is as fast on a few hundred positions as on more, and shorter batches answer sooner.
+MAX_BATCH_TOKENS_PADDING_FREE = {"cpu": 256, "cuda": 32_768}
 # What a forward pass costs before its first token, in tokens.
 FREE_PADDING = {"cpu": 32, "cuda": 4096}
 # Rows looked at for a batch: where they join in their order, few more than fit.
@@ -35,7 +35,7 @@ class EngineConfig:
         queue_rows: rows that may be on their way to the model, being tokenised or waiting.
         max_batch_rows: most rows of one forward pass; None for 32, and 64 where padding is free.
         max_batch_tokens: most positions of one forward pass, padding included where it is
-            computed; None for 2048 on a CPU, or 512 where padding is free, and 32,768 on CUDA.
+            computed; None for 2048 on a CPU, or 256 where padding is free, and 32,768 on CUDA.
         max_padding: most work done per work needed, once a batch holds more than a few rows.
         attention_cost: where padding is free: what a position pays for each one that it attends
             to, as a part of all that it costs besides; 1 / (6 D) by the number of products.
@@ -88,6 +88,16 @@ class EngineConfig:
                 f"bank_slots, or lower max_batch_rows to half of it.",
                 field="bank_slots",
             )
+
+    def lanes(self, most: int, *, padding_free: bool) -> int:
+        """How many batches run at a time, whose capsules have to be on the device together.
+
+        Args:
+            most: lanes of the executor.
+            padding_free: whether it computes real positions only.
+        """
+        rows = MAX_BATCH_ROWS_PADDING_FREE if padding_free else MAX_BATCH_ROWS
+        return min(most, self.bank_slots // (self.max_batch_rows or rows))
 
     def limits(self, device: torch.device, *, padding_free: bool = False) -> Limits:
         """The bounds on a batch.

@@ -50,6 +50,7 @@ class Engine:
             config.queue_rows,
             config.limits(executor.device, padding_free=executor.padding_free),
             weights=config.caller_weights,
+            lanes=config.lanes(executor.lanes, padding_free=executor.padding_free),
         )
         self.worker = ModelThread(
             executor,

@@ -2,8 +2,9 @@
 
 import asyncio
 import os
+import sys
 import time
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ import torch
 from filelock import AsyncFileLock
 
 from capsules.backbones.base import LoadedBackbone
+from capsules.core import TokenBatch
 from capsules.errors import OptionError
 from capsules.executors.base import Executor
 from capsules.executors.onnx.cache import GraphCache
@@ -20,12 +22,16 @@ from capsules.executors.onnx.graph import export_command
 from capsules.executors.onnx.runtime import OnnxRuntimeExecutor
 from capsules.executors.onnx.verify import QUANTIZED_TOLERANCE, TOLERANCE, difference
 from capsules.executors.torch import TorchExecutor
+from service.engine.warm_up import blank_prompts
 
 Choice = Literal["auto", "torch", "onnxruntime"]
 Quantization = Literal["none", "int8"]
 
 LAST_WORDS = 500
-"""Characters of what a failed exporter said that are worth a log line."""
+"""Characters of what a failed exporter or compiler said that are worth a log line."""
+
+SHIPPED = ("share", "capsule", "graphs")
+"""Where graphs are that came with the installation, in the environment's folder; only read."""
 
 logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
@@ -46,10 +52,12 @@ class ExecutorConfig:
         compile: compile torch's layers.
         threads: of one forward pass; None for one a core.
         graphs: where exported graphs are kept.
+        shipped: where graphs may be as well, which is only read.
     """
 
     backbone: str
     graphs: Path
+    shipped: Path = Path(sys.prefix, *SHIPPED)
     choice: Choice = "auto"
     quantization: Quantization = "none"
     compile: bool = False
@@ -73,14 +81,37 @@ async def open_executor(loaded: LoadedBackbone, config: ExecutorConfig) -> Execu
         except GraphError as error:
             obstacle = str(error)
             logger.warning("executor_rejected", executor="onnxruntime", reason=obstacle)
+    elif config.choice == "auto":
+        logger.info("executor_passed_over", executor="onnxruntime", reason=obstacle)
     if config.choice == "onnxruntime" or config.quantization != "none":
         field = "executor" if config.choice == "onnxruntime" else "quantization"
         raise OptionError(
-            f"onnxruntime cannot run this backbone here: {obstacle}. Choose the executor `auto` or "
-            "`torch`, without quantization.",
+            f"onnxruntime cannot run this backbone here: {obstacle}. Set CAPSULE_EXECUTOR to auto "
+            "or torch, and CAPSULE_QUANTIZATION to none.",
             field=field,
         )
-    return TorchExecutor(loaded.backbone, compile_layers=config.compile)
+    executor = TorchExecutor(loaded.backbone, compile_layers=config.compile)
+    if config.compile:
+        await asyncio.to_thread(try_compiler, loaded, executor)
+    return executor
+
+
+def try_compiler(loaded: LoadedBackbone, executor: Executor) -> None:
+    """Have the layers compiled once, so that a compiler that is missing is told at the start.
+
+    Raises:
+        OptionError: it cannot be done.
+    """
+    token = torch.full((2, 4), loaded.tokeniser.pad_id, dtype=torch.int64)
+    tokens = TokenBatch(input_ids=token, attention_mask=torch.ones_like(token, dtype=torch.bool))
+    try:
+        executor.features(tokens, blank_prompts(loaded.info, len(tokens), executor.device))
+    except Exception as error:
+        raise OptionError(
+            f"The layers cannot be compiled here ({first_line(str(error))}). Install a C++ compiler "
+            "such as g++, or set CAPSULE_COMPILE to false.",
+            field="compile",
+        ) from error
 
 
 def obstacle_to_graphs(loaded: LoadedBackbone, config: ExecutorConfig) -> str | None:
@@ -109,21 +140,41 @@ async def open_graph(loaded: LoadedBackbone, config: ExecutorConfig) -> OnnxRunt
     """
     cache = GraphCache(config.graphs)
     fingerprint, quantized = loaded.info.fingerprint, config.quantization == "int8"
+    for folder in (GraphCache(config.shipped), cache):
+        # Without the lock, which a folder that can only be read has no place for.
+        executor = await usable(loaded, config, folder.find(fingerprint, quantized=quantized))
+        if executor is not None:
+            return executor
+    cache.discard(fingerprint, quantized=quantized)
     try:
         async with AsyncFileLock(cache.lock_file(fingerprint, quantized=quantized)):
-            path = cache.find(fingerprint, quantized=quantized)
-            if path is not None:
-                try:
-                    return await asyncio.to_thread(verified, loaded, config, path)
-                except GraphError as error:
-                    logger.warning("graph_discarded", path=str(path), reason=str(error))
-                    cache.discard(fingerprint, quantized=quantized)
+            # Another server may have made it while this one waited.
+            executor = await usable(loaded, config, cache.find(fingerprint, quantized=quantized))
+            if executor is not None:
+                return executor
+            cache.sweep(fingerprint, quantized=quantized)
             await make_graph(loaded, config, cache)
     except OSError as error:
-        raise GraphError(f"graphs cannot be kept in {config.graphs} ({error})") from error
+        raise GraphError(
+            f"graphs cannot be kept in {config.graphs} ({error}); let CAPSULE_GRAPH_DIR name a "
+            "folder that can be written to"
+        ) from error
     path = cache.find(fingerprint, quantized=quantized)
     assert path is not None, "a graph was made"
     return await asyncio.to_thread(verified, loaded, config, path)
+
+
+async def usable(
+    loaded: LoadedBackbone, config: ExecutorConfig, path: Path | None
+) -> OnnxRuntimeExecutor | None:
+    """What runs a kept graph; None where there is none, or a wrong one, which is logged."""
+    if path is None:
+        return None
+    try:
+        return await asyncio.to_thread(verified, loaded, config, path)
+    except GraphError as error:
+        logger.warning("graph_discarded", path=str(path), reason=str(error))
+        return None
 
 
 async def make_graph(loaded: LoadedBackbone, config: ExecutorConfig, cache: GraphCache) -> None:
@@ -138,7 +189,14 @@ async def make_graph(loaded: LoadedBackbone, config: ExecutorConfig, cache: Grap
     started = time.perf_counter()
     with cache.making(fingerprint, quantized=quantized) as folder:
         command = export_command(config.backbone, fingerprint, folder, quantize=quantized)
-        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=PIPE,
+            # An interrupt from the terminal is the server's affair.
+            start_new_session=True,
+        )
         try:
             _, told = await process.communicate()
         finally:
@@ -146,8 +204,7 @@ async def make_graph(loaded: LoadedBackbone, config: ExecutorConfig, cache: Grap
                 process.kill()
                 await process.wait()
         if process.returncode:
-            words = told.decode(errors="replace").strip()[-LAST_WORDS:]
-            raise GraphError(f"its graph could not be exported ({words})")
+            raise GraphError(f"its graph could not be exported ({last_line(told)})")
     seconds = round(time.perf_counter() - started, 1)
     logger.info("graph_export_finished", backbone=loaded.info.id, seconds=seconds)
 
@@ -176,3 +233,13 @@ def verified(loaded: LoadedBackbone, config: ExecutorConfig, path: Path) -> Onnx
 def available_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def last_line(told: bytes) -> str:
+    """What a process that failed said last, which is why."""
+    return told.decode(errors="replace").strip().rpartition("\n")[2][-LAST_WORDS:]
+
+
+def first_line(told: str) -> str:
+    """What an error says before it goes into details."""
+    return told.strip().partition("\n")[0][:LAST_WORDS]

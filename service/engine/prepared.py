@@ -38,7 +38,13 @@ class Prepared:
 
 
 def prepare(
-    rows: Sequence[Row], executor: Executor, bank: Bank, pad_id: int, *, ahead: bool
+    rows: Sequence[Row],
+    executor: Executor,
+    bank: Bank,
+    pad_id: int,
+    *,
+    ahead: bool,
+    alone: bool = True,
 ) -> Prepared:
     """Do all that a batch needs before the model; in any thread.
 
@@ -50,6 +56,7 @@ def prepare(
         bank: where the capsules are.
         pad_id: token id to fill short rows with.
         ahead: whether the model runs another batch meanwhile.
+        alone: whether no other batch will run meanwhile.
     """
     started = time.monotonic()
     with ExitStack() as stack:
@@ -57,7 +64,8 @@ def prepare(
         stack.callback(bank.unpin, capsules)
         tokens = pad([row.encoding for row in rows], pad_id)
         gathered = stack.enter_context(bank.gather(capsules))
-        forward = executor.prepare(tokens, gathered.prompts, gathered.heads.reading)
+        reading = gathered.heads.reading
+        forward = executor.prepare(tokens, gathered.prompts, reading, alone=alone)
         return Prepared(
             rows=rows,
             forward=forward,

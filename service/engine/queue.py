@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
@@ -38,6 +39,19 @@ def stopped() -> Unavailable:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A batch for one of several threads.
+
+    Attributes:
+        picked: the batch, with the rows to be dropped.
+        alone: whether nothing else runs, or will until it is done.
+    """
+
+    picked: Pick[Row]
+    alone: bool
+
+
 class RowQueue:
     """Rows of all callers, each caller's in the order of their arrival.
 
@@ -57,6 +71,7 @@ class RowQueue:
         limits: Limits,
         *,
         weights: Mapping[str, float] = EVEN,
+        lanes: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start empty and open.
@@ -65,6 +80,7 @@ class RowQueue:
             capacity: most rows, reserved places included.
             limits: bounds on the batches taken.
             weights: shares of some callers; all others have 1.
+            lanes: threads that take shares at a time; one takes with :meth:`take`.
             clock: what the rows' deadlines are told by.
         """
         self.capacity = capacity
@@ -77,6 +93,10 @@ class RowQueue:
         self.waiting: Lines[Row] = Lines(weights, LEAD_BATCHES * limits.max_tokens)
         self.reserved = 0
         self.held: dict[str, int] = {}  # places by caller, reserved and waited in
+        self.lanes = lanes
+        self.sharing = 0
+        self.sleepers: list[threading.Condition] = []  # threads that wait for a share
+        self.alone = False
         self.running = False
         self.ahead = False
         self.closed = False
@@ -152,7 +172,9 @@ class RowQueue:
             self.reserved -= len(rows)
             for row in rows:
                 self.waiting.add(row)
-            if not self.running:
+            if self.lanes > 1:
+                self.wake()
+            elif not self.running:
                 self.idle.notify()
             elif self.may_go_ahead():
                 self.busy.notify()
@@ -172,6 +194,13 @@ class RowQueue:
         if self.closed:
             self.idle.notify()
             self.busy.notify()
+            while self.sleepers:
+                self.wake()
+
+    def wake(self) -> None:
+        """Wake the thread that has waited shortest, whose caches are warmest; the lock is held."""
+        if self.sleepers:
+            self.sleepers.pop().notify()
 
     def take(self) -> Pick[Row] | None:
         """Wait for rows and take the next batch, with the rows to be dropped; at once if any waits.
@@ -199,6 +228,41 @@ class RowQueue:
                 self.busy.notify()
             self.notice_end()
             return picked
+
+    def take_share(self, done: Share | None) -> Share | None:
+        """Wait for rows and take some; for each of several threads that run the model.
+
+        What waits is divided between the threads that are free, so that none of them is left
+        without while another has a long batch. A single row that finds all of them free has all
+        cores to itself.
+
+        Args:
+            done: what the thread was given before, which it is done with.
+
+        Returns:
+            None once the queue is closed and every row has gone, or it is broken.
+        """
+        with self.lock:
+            if done is not None:
+                self.sharing -= 1
+                if done.alone:
+                    self.alone = False
+            while not self.ended and (self.alone or not self.waiting):
+                mine = threading.Condition(self.lock)
+                self.sleepers.append(mine)
+                mine.wait()
+            if self.broken or not self.waiting:
+                return None
+            alone = self.sharing == 0 and len(self.waiting) == 1
+            even = -(-self.waiting.positions // (self.lanes - self.sharing))
+            tokens = min(even, self.limits.max_tokens)
+            picked = self.pick(replace(self.limits, max_tokens=tokens))
+            self.sharing += 1
+            self.alone = alone
+            if self.waiting:
+                self.wake()
+            self.notice_end()
+            return Share(picked, alone)
 
     def take_ahead(self) -> Pick[Row] | None:
         """Wait until the model runs, none is ahead and a full batch waits, and take it.
@@ -230,9 +294,9 @@ class RowQueue:
             )
         )
 
-    def pick(self) -> Pick[Row]:
-        """Take the next batch out; the lock is held."""
-        picked = pick(self.waiting.due(), self.clock(), self.limits)
+    def pick(self, limits: Limits | None = None) -> Pick[Row]:
+        """Take the next batch out, within the queue's own limits or others; the lock is held."""
+        picked = pick(self.waiting.due(), self.clock(), limits or self.limits)
         self.waiting.remove(chain(picked.cancelled, picked.expired))
         self.waiting.serve(picked.batch)
         for row in chain(picked.batch, picked.cancelled, picked.expired):

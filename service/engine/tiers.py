@@ -16,6 +16,9 @@ from capsules.variants.registry import variant
 from service.engine.heads import head_slab
 from service.engine.slab import Slab
 
+AHEAD = 2
+"""How often the capsules that are expected fit into the room that is made for them."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
@@ -124,11 +127,32 @@ class Tiers:
         self.writing = threading.Lock()
         self.kinds: dict[tuple[str, int, tuple[int, ...]], Kind] = {}
         self.heads = head_slab(geometry.hidden_size, device)
+        self.expected = 0
         self.resident = 0
         self.host_bytes = 0
+        self.page_ins = 0
+        self.evictions = 0
         # Resident capsules: idle ones from least to most recently used, busy ones as pinned.
         self.idle: OrderedDict[Entry, None] = OrderedDict()
         self.busy: OrderedDict[Entry, None] = OrderedDict()
+
+    def expect(self, capsules: int, nbytes: int) -> None:
+        """Make room for capsules that are about to come, so that slabs need not grow on the way.
+
+        As much again is left for those that come later, and for the gaps that heads of all sizes
+        leave as they come and go. Where room takes memory before it is used, none is made.
+
+        Args:
+            capsules: how many they are.
+            nbytes: of their tensors, at most.
+        """
+        fitting = min(capsules, self.slots)
+        rows = nbytes // self.heads.slot_bytes * fitting // max(capsules, 1)
+        with self.writing:
+            self.expected = AHEAD * fitting
+            self.heads.expected = AHEAD * rows
+            for kind in self.kinds.values():
+                kind.slab.expected = self.expected
 
     def kind(self, name: str, length: int, layers: tuple[int, ...]) -> Kind:
         """The kind of a variant, length and choice of layers, made on first use."""
@@ -138,7 +162,8 @@ class Tiers:
             if found is None:
                 chosen = variant(name)
                 shapes = chosen.shapes(self.geometry, len(layers), length)
-                found = Kind(chosen, length, layers, Slab(shapes, self.device))
+                slab = Slab(shapes, self.device, self.expected)
+                found = Kind(chosen, length, layers, slab)
                 # Replaced rather than changed, since the statistics look at it meanwhile.
                 self.kinds = {**self.kinds, key: found}
             return found
@@ -233,6 +258,7 @@ class Tiers:
                     entry.place = place
                     self.resident += 1
                     self.mark_used(entry, busy=True)
+                    self.page_ins += 1
 
     def make_room(self) -> None:
         """Move capsules to host memory until there is room for one; `writing` is held."""
@@ -257,3 +283,4 @@ class Tiers:
                     self.drop(victim)
                     victim.place = tensors
                     self.host_bytes += tensors.nbytes
+                    self.evictions += 1

@@ -16,7 +16,7 @@ from service.engine.bank import Bank
 from service.engine.batcher import Pick
 from service.engine.observer import EngineObserver, tell
 from service.engine.prepared import Prepared, prepare
-from service.engine.queue import AHEAD, RowQueue
+from service.engine.queue import AHEAD, RowQueue, Share
 from service.engine.replies import answer, inference_failed, reply, report
 from service.engine.request import Answer, Row
 from service.engine.warm_up import warm_up
@@ -27,7 +27,8 @@ logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 class ModelThread:
     """Takes batches from the queue, runs them and answers their rows, until the queue ends.
 
-    While the model runs, a second thread prepares the next batch: exactly one. Where none is ahead
+    Where the executor has lanes there is a thread for each, which does all of this by itself: the
+    cores are busy with one batch while another is prepared. Otherwise, while the model runs, a second thread prepares the next batch: exactly one. Where none is ahead
     when the model is done, the model thread prepares one itself, so that nothing waits for a
     thread to wake up.
 
@@ -72,7 +73,14 @@ class ModelThread:
         self.handed: SimpleQueue[Prepared | None] = SimpleQueue()
         # Daemons, since a device that hangs must not keep the process alive.
         self.thread = threading.Thread(target=self.main, name="model", daemon=True)
-        self.helper = threading.Thread(target=self.help, name="prepare", daemon=True)
+        self.others = (
+            [
+                threading.Thread(target=self.lane, name=f"model-{number}", daemon=True)
+                for number in range(2, queue.lanes + 1)
+            ]
+            if queue.lanes > 1
+            else [threading.Thread(target=self.help, name="prepare", daemon=True)]
+        )
 
     def start(self) -> None:
         """Start the thread; `ready` tells when the model is warm, or why it will never be."""
@@ -84,23 +92,36 @@ class ModelThread:
             if self.threads is not None:
                 torch.set_num_threads(self.threads)
             warm_up(self.executor, self.info, self.queue.limits, self.pad_id)
-            self.helper.start()
+            for thread in self.others:
+                thread.start()
             self.ready.set_result(None)
-            self.serve()
+            if self.queue.lanes > 1:
+                self.share()
+            else:
+                self.serve()
         except BaseException as error:  # nothing above the thread could tell anyone
             logger.critical("model_thread_died", exc_info=error)
             if not self.ready.done():
                 self.ready.set_exception(
                     error if isinstance(error, Exception) else RuntimeError(repr(error))
                 )
+            self.queue.shut()
         finally:
+            if self.queue.lanes > 1:
+                # Their rows are answered before any that still wait are given up.
+                self.join()
             self.on_end()
             self.give_up()
 
+    def join(self) -> None:
+        """Wait for the other threads, which end with the queue."""
+        for thread in self.others:
+            if thread.ident is not None:
+                thread.join()
+
     def give_up(self) -> None:
         """Release a batch that was prepared and will not be run; the queue is shut."""
-        if self.helper.ident is not None:
-            self.helper.join()
+        self.join()
         while not self.handed.empty():
             prepared = self.handed.get()
             if prepared is not None:
@@ -129,14 +150,32 @@ class ModelThread:
         if prepared is not None:
             self.finish(prepared)
 
-    def prepared(self, picked: Pick[Row], *, ahead: bool) -> Prepared | None:
+    def share(self) -> None:
+        """What each thread runs where the executor has lanes: batch after batch, all by itself."""
+        share: Share | None = None
+        while (share := self.queue.take_share(share)) is not None:
+            prepared = self.prepared(share.picked, ahead=False, alone=share.alone)
+            if prepared is not None:
+                self.finish(prepared)
+
+    def lane(self) -> None:
+        """What the threads beside the first run where the executor has lanes."""
+        try:
+            self.share()
+        except BaseException as error:  # nothing above the thread could tell anyone
+            logger.critical("model_thread_died", exc_info=error)
+            self.queue.shut()
+
+    def prepared(self, picked: Pick[Row], *, ahead: bool, alone: bool = True) -> Prepared | None:
         """What was picked, ready to run; None where that is nothing, or failed."""
         self.bank.unpin(row.capsule for row in chain(picked.cancelled, picked.expired))
         if not picked.batch:
             return None
         started = time.monotonic()
         try:
-            return prepare(picked.batch, self.executor, self.bank, self.pad_id, ahead=ahead)
+            return prepare(
+                picked.batch, self.executor, self.bank, self.pad_id, ahead=ahead, alone=alone
+            )
         except Exception as error:  # noqa: BLE001 - a batch fails its own rows only
             self.fail(picked.batch, error, started)
             return None

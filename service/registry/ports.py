@@ -10,6 +10,10 @@ from service.engine.records import Outcome, RowRequest, Served
 class CapsuleBank(Protocol):
     """Holds capsules where the model can reach them; safe to call from any thread."""
 
+    def expect(self, capsules: int, nbytes: int) -> None:
+        """Make room for so many capsules at once, whose tensors have at most so many bytes."""
+        ...
+
     def add(self, capsule: Capsule, *, version: int, digest: str) -> Served:
         """Copy a capsule in; until its `Served` is handed out, nobody can classify with it."""
         ...
@@ -31,8 +35,14 @@ class CapsuleEngine(Protocol):
         """Where its capsules are."""
         ...
 
-    async def classify(self, rows: Sequence[RowRequest], *, timeout: float) -> Outcome:  # noqa: ASYNC109 - the engine's own deadline, which also drops queued rows
-        """Answer rows, within `timeout` seconds."""
+    async def classify(
+        self,
+        rows: Sequence[RowRequest],
+        *,
+        timeout: float,  # noqa: ASYNC109 - the engine's own deadline, which also drops queued rows
+        caller: str = "",
+    ) -> Outcome:
+        """Answer rows, within `timeout` seconds, when it is the turn of the caller of that key."""
         ...
 
 

@@ -16,6 +16,7 @@ import structlog
 
 from capsules.backbones.base import BackboneInfo
 from capsules.errors import ArtefactFault
+from capsules.executors.base import TOLERANCE
 from service.engine.records import Served
 from service.registry.cancellation import finish
 from service.registry.catalogue import Catalogue
@@ -59,6 +60,7 @@ class Registry:
         backbone: the one that the engine runs.
         observer: is told of what is worth measuring.
         proof_timeout_s: longest time for replaying a capsule's golden examples.
+        tolerance: how far their probabilities may be off, as the engine's executor has it.
         patience_s: longest time that a request waits for others that are ahead of it.
     """
 
@@ -70,6 +72,7 @@ class Registry:
         *,
         observer: RegistryObserver | None = None,
         proof_timeout_s: float = PROOF_TIMEOUT_S,
+        tolerance: float = TOLERANCE,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self.store = store
@@ -81,7 +84,14 @@ class Registry:
         self.lanes = Lanes()
         self.patience_s = patience_s
         self.uploads = Uploads(
-            store, engine, self.catalogue, self.locks, self.lanes, self.intake, proof_timeout_s
+            store,
+            engine,
+            self.catalogue,
+            self.locks,
+            self.lanes,
+            self.intake,
+            proof_timeout_s,
+            tolerance,
         )
         self.changes = Changes(store, engine.bank, self.catalogue, self.lanes)
         self.reconciler = Reconciler(store, engine.bank, self.catalogue, self.lanes, self.intake)

@@ -82,6 +82,8 @@ class Loader:
         self, versions: dict[str, list[VersionEntry]], progress: Callable[[int], None]
     ) -> None:
         """Collect the versions by task, until the end or until stopped."""
+        extent = self.store.extent()
+        self.bank.expect(extent.versions, extent.size)
         count = 0
         for count, (record, data) in enumerate(self.store.iter_artefacts(), start=1):
             if self.stopped.is_set():

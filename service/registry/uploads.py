@@ -34,6 +34,7 @@ class Uploads:
         lanes: have the threads.
         intake: the checks for this backbone.
         proof_timeout_s: longest time for replaying a capsule's golden examples.
+        tolerance: how far their probabilities may be off.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Uploads:
         lanes: Lanes,
         intake: Intake,
         proof_timeout_s: float,
+        tolerance: float,
     ) -> None:
         self.store = store
         self.engine = engine
@@ -53,6 +55,7 @@ class Uploads:
         self.lanes = lanes
         self.intake = intake
         self.proof_timeout_s = proof_timeout_s
+        self.tolerance = tolerance
 
     def knows(self, task: str) -> bool:
         """Whether the task has a live version."""
@@ -122,7 +125,11 @@ class Uploads:
         )
         try:
             await prove(
-                candidate.capsule.manifest.golden, served, self.engine, self.proof_timeout_s
+                candidate.capsule.manifest.golden,
+                served,
+                self.engine,
+                self.proof_timeout_s,
+                self.tolerance,
             )
         finally:
             self.engine.bank.remove(served)

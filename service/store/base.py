@@ -110,6 +110,19 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
+class Extent:
+    """How much a store holds.
+
+    Attributes:
+        versions: How many live versions.
+        size: Bytes of their artefacts, all together.
+    """
+
+    versions: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """One entry of the change log.
 
@@ -206,6 +219,10 @@ class Store(Protocol):
             VersionNotFound: If it has some, and not this one.
             DamagedRecord: If the database no longer has what was found.
         """
+        ...
+
+    def extent(self) -> Extent:
+        """Return how much there is, by what the records say; no artefact is read."""
         ...
 
     def iter_artefacts(self) -> Iterator[tuple[VersionRecord, bytes]]:

@@ -11,12 +11,17 @@ from sqlalchemy.orm import Session
 
 from service.store.base import Change, ChangeKind
 from service.store.errors import ChangesUnavailable
-from service.store.models import ChangeRow
+from service.store.models import ChangeRow, table_of
+
+HEAD = select(func.max(ChangeRow.sequence))
+APPEND = insert(table_of(ChangeRow))
+CHANGE_COLUMNS = tuple(column.name for column in table_of(ChangeRow).columns)
 
 
 def head(session: Session) -> int:
     """Return the newest sequence number; 0 before the first change."""
-    return session.scalar(select(func.max(ChangeRow.sequence))) or 0
+    newest: int | None = session.connection().scalar(HEAD)
+    return newest or 0
 
 
 def append(
@@ -29,11 +34,8 @@ def append(
 ) -> int:
     """Log a change in the transaction that makes it, and return its sequence number."""
     sequence = head(session) + 1
-    session.execute(
-        insert(ChangeRow).values(
-            sequence=sequence, kind=kind, task=task, version=version, alias=alias, at=at
-        )
-    )
+    change = Change(sequence, kind, task, version, alias, at)
+    session.connection().execute(APPEND, {name: getattr(change, name) for name in CHANGE_COLUMNS})
     return sequence
 
 

@@ -25,6 +25,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     String,
+    Table,
     Text,
     TypeDecorator,
     UniqueConstraint,
@@ -306,3 +307,10 @@ class MarkRow(Base):
 
     key: Mapped[str] = mapped_column(NAME, primary_key=True)
     value: Mapped[str] = mapped_column(Text)
+
+
+def table_of(row: type[Base]) -> Table:
+    """Return the table of a row, for statements that go by the connection."""
+    table = row.__table__
+    assert isinstance(table, Table), "every row has a table of its own"
+    return table

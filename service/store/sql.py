@@ -15,6 +15,7 @@ from service.store.aliases import point
 from service.store.base import (
     AliasRecord,
     Change,
+    Extent,
     Removal,
     Source,
     TaskSummary,
@@ -169,6 +170,14 @@ class SqlStore(ABC):
             if not isinstance(row.report, dict):
                 raise DamagedRecord(task, version, ("evaluation",))
             return row.report
+
+    def extent(self) -> Extent:
+        """See `Store.extent`."""
+        # A size that has decayed counts as none; a column of integers may hold anything in SQLite.
+        statement = select(func.count(), func.coalesce(func.sum(VersionRow.size), 0))
+        with self.reading() as session:
+            versions, size = session.execute(statement).one()
+            return Extent(versions, int(size))
 
     def iter_artefacts(self) -> Iterator[tuple[VersionRecord, bytes]]:
         """See `Store.iter_artefacts`."""

@@ -102,7 +102,7 @@ def test_cases_hold_the_same_texts_in_other_batches(loaded):
         assert {len(e.input_ids) for batch in cases[EVEN][number] for e, _ in batch} == {
             min(64, loaded.info.max_tokens - 2)
         }
-    assert {number for _, number in arrived} <= set(range(CAPSULES))
+        assert {number for _, number in arrived} <= set(range(CAPSULES))
 
 
 def test_side_gives_the_answers_of_its_capsule(backbone, loaded):
@@ -134,7 +134,7 @@ def test_executor_is_given_each_rows_own_capsule(backbone, loaded, monkeypatch):
 
 def test_what_cannot_be_measured_is_left_out_with_the_reason(context, monkeypatch):
     monkeypatch.setattr(module, "has_fast_bfloat16", lambda _: False)
-    monkeypatch.setattr(module.shutil, "which", lambda _: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     sides, notes = chosen(replace(context, executor="auto"), FULL)
     assert list(sides) == [EAGER, PACKED, INT8]
     assert "no C++ compiler" in notes[0]
@@ -143,7 +143,7 @@ def test_what_cannot_be_measured_is_left_out_with_the_reason(context, monkeypatc
 
 def test_everything_is_measured_where_it_can_be(context, monkeypatch):
     monkeypatch.setattr(module, "has_fast_bfloat16", lambda _: True)
-    monkeypatch.setattr(module.shutil, "which", lambda _: "/usr/bin/g++")
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/g++")
     assert chosen(replace(context, executor="auto"), FULL) == (SIDES, [])
 
 

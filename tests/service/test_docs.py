@@ -78,15 +78,19 @@ def test_every_metric_is_documented() -> None:
         assert f"| `{name}` |" in OPERATIONS, name
 
 
+def headings(page: Path) -> set[str]:
+    """What a page's headings are called in links."""
+    return {
+        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    }
+
+
 @pytest.mark.parametrize("page", ["api.md", "operations.md"])
 def test_links_lead_somewhere(page: str) -> None:
-    text = (ROOT / "docs" / page).read_text()
-    headings = {
-        re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
-        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    }
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        if target.startswith("#"):
-            assert target[1:] in headings, target
-        else:
-            assert (ROOT / "docs" / target).is_file(), target
+    here = ROOT / "docs" / page
+    for target in re.findall(r"\]\(([^)]+)\)", here.read_text()):
+        name, _, heading = target.partition("#")
+        there = here.parent / name if name else here
+        assert there.is_file(), target
+        assert not heading or heading in headings(there), target

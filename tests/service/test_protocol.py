@@ -439,6 +439,21 @@ def test_a_body_that_nobody_waits_for_any_more_ends_as_well(
     assert rest(raw) == b""
 
 
+@pytest.mark.parametrize("padding", [0, 300_000])
+def test_work_for_a_client_that_leaves_is_cancelled(
+    connect: Callable[[], socket.socket], engine: EdgeEngine, padding: int
+) -> None:
+    engine.gate.clear()
+    before = engine.cancelled, engine.waiting
+    body = BODY + b" " * padding
+    with connect() as raw:
+        raw.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        wait_until(lambda: engine.waiting == before[1] + 1)
+        assert engine.cancelled == before[0]
+    wait_until(lambda: engine.cancelled == before[0] + 1)
+    assert engine.waiting == before[1]
+
+
 @pytest.mark.parametrize("begin", [b"", HEAD + b"\r\n", b"\r\n"])
 def test_a_connection_that_is_not_used_is_closed(
     own: FastAPI, monkeypatch: pytest.MonkeyPatch, begin: bytes

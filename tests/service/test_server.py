@@ -1,6 +1,5 @@
 import gc
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -17,11 +16,12 @@ from service.metrics import Metrics
 from service.server import FAILURE, Server, deafen, explain, listen, serve, settle
 from service.state import Live
 from tests.support.backbones import save_tiny_bert
+from tests.support.commands import environment
 from tests.support.edge import PATIENCE_S, settings_for, wait_until
 from tests.support.logs import restored_logging
 
 HERE = "127.0.0.1"
-START_S = 100.0
+START_S = 250.0
 """On a busy machine; a few seconds on an idle one, most of them for imports."""
 
 
@@ -150,12 +150,12 @@ sys.exit(code)
 """
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 def test_the_life_of_a_server(tmp_path: Path) -> None:
     with socket.create_server((HERE, 0)) as free:
         port = free.getsockname()[1]
-    environment = {
-        **os.environ,
+    variables = {
+        **environment(),
         "CAPSULE_PORT": str(port),
         "CAPSULE_BACKBONE": str(save_tiny_bert(tmp_path / "backbone")),
         "CAPSULE_DATA_DIR": str(tmp_path / "data"),
@@ -165,7 +165,7 @@ def test_the_life_of_a_server(tmp_path: Path) -> None:
     with (
         log.open("wb") as out,
         subprocess.Popen(
-            [sys.executable, "-c", SERVE], env=environment, stdout=out, stderr=subprocess.STDOUT
+            [sys.executable, "-c", SERVE], env=variables, stdout=out, stderr=subprocess.STDOUT
         ) as process,
         httpx2.Client(base_url=f"http://{HERE}:{port}") as client,
     ):

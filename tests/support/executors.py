@@ -45,7 +45,14 @@ class RecordingExecutor(Executor):
     def device(self) -> torch.device:
         return torch.device("cpu")
 
-    def prepare(self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None) -> Pass:
+    def prepare(
+        self,
+        tokens: TokenBatch,
+        prompts: Prompts,
+        reading: Reading | None = None,
+        *,
+        alone: bool = True,
+    ) -> Pass:
         assert reading is None, "it answers with heads"
         self.preparing(tokens)
         self.prepared.append(len(tokens))

@@ -18,12 +18,20 @@ from capsules.packing.feed import Packer
 QUANTIZED_TOLERANCE = 0.35
 """How far 8-bit integers may move a probability, see docs/decisions/0014-executors.md."""
 
+SHARED_BYTES = 1024**3
+"""Largest graph that is loaded twice: to run on one core, many at a time, and on all of them."""
+
 SEVERE = 3
 """onnxruntime's level of logging that leaves out warnings."""
 
 
 class OnnxRuntimeExecutor(Executor):
-    """Runs the graph of a backbone."""
+    """Runs the graph of a backbone.
+
+    Small batches on one core each are faster than one large batch on all cores: there is nothing to
+    wait for at the end of every operator, and no core reads what another has just written. Only a
+    single batch that has all cores to itself is faster on all of them.
+    """
 
     padding_free: ClassVar[bool] = True
 
@@ -35,7 +43,7 @@ class OnnxRuntimeExecutor(Executor):
         Args:
             backbone: whose graph it is.
             graph: the file.
-            threads: of one pass; there are no others, and they idle between passes.
+            threads: cores to use: as many passes at a time with one each, or one with all.
             quantized: whether its weights are 8-bit integers.
 
         Raises:
@@ -45,25 +53,46 @@ class OnnxRuntimeExecutor(Executor):
         if quantized:
             self.tolerance = QUANTIZED_TOLERANCE
         self.packer = Packer(backbone)
-        self.session = onnxruntime.InferenceSession(
-            graph, session_options(threads), providers=["CPUExecutionProvider"]
-        )
+        options = [session_options(1)]
+        if threads > 1 and graph_bytes(graph) <= SHARED_BYTES:
+            options.append(session_options(threads))
+            self.lanes = threads
+        elif threads > 1:
+            options = [session_options(threads)]
+        sessions = [
+            onnxruntime.InferenceSession(graph, one, providers=["CPUExecutionProvider"])
+            for one in options
+        ]
+        self.narrow, self.wide = sessions[0], sessions[-1]
 
     @property
     def device(self) -> torch.device:
         """The CPU."""
         return torch.device("cpu")
 
-    def prepare(self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None) -> Pass:
+    def prepare(
+        self,
+        tokens: TokenBatch,
+        prompts: Prompts,
+        reading: Reading | None = None,
+        *,
+        alone: bool = True,
+    ) -> Pass:
         """Pack a batch, see :class:`capsules.executors.base.Executor`."""
+        session = self.wide if alone else self.narrow
         feed = graph_feed(self.packer.pack(tokens, prompts, reading))
 
         def run() -> Tensor:
-            (features,) = self.session.run([FEATURES], feed)
+            (features,) = session.run([FEATURES], feed)
             assert isinstance(features, np.ndarray), "the features are one tensor"
             return torch.from_numpy(features)
 
         return run
+
+
+def graph_bytes(graph: Path) -> int:
+    """Size of a graph and its weights."""
+    return sum(path.stat().st_size for path in graph.parent.glob(f"{graph.name}*"))
 
 
 def session_options(threads: int) -> onnxruntime.SessionOptions:

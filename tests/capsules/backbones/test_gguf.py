@@ -76,6 +76,7 @@ def test_a_file_that_is_cut_short_is_refused(file: Path, tmp_path: Path) -> None
         load(str(cut), device="cpu", dtype="float32")
     assert refused.value.code == BackboneFault.CORRUPT
     assert str(cut) in refused.value.message
+    assert "get it anew, or name another backbone with --backbone" in refused.value.message
 
 
 def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
@@ -85,6 +86,7 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
         load(str(other), device="cpu", dtype="float32")
     assert refused.value.code == BackboneFault.CORRUPT
     assert str(other) in refused.value.message
+    assert "so it is not a GGUF file. It may be damaged or cut off" in refused.value.message
 
 
 def test_a_family_without_an_adapter_is_refused(model: PreTrainedModel, tmp_path: Path) -> None:

@@ -108,3 +108,19 @@ def test_an_endless_row_is_refused_whether_one_line_or_many():
     for expected in (1, 2):
         assert lines.start_row() == expected
         next(lines)
+
+
+@pytest.mark.parametrize("content", [b"PK\x03\x04\x14\0rows", b"BZh91AY&SY\xe9\xff\xfe", b"a\0b\n"])
+def test_what_is_called_gzip_and_is_not_even_text_is_refused(content: bytes) -> None:
+    with pytest.raises(DataError, match=r"rows\.jsonl\.gz is not gzipped, .*; pack it") as caught:
+        Lines(io.BytesIO(content), source="rows.jsonl.gz", max_bytes=100)
+    assert caught.value.code == "unreadable_file"
+    # Under another name, its lines are told one by one.
+    Lines(io.BytesIO(content), source="rows.jsonl", max_bytes=100)
+
+
+@pytest.mark.parametrize("content", [b"", "é\n".encode() * 400, b"a" + "é\n".encode() * 400])
+def test_text_that_is_called_gzip_is_read(content: bytes) -> None:
+    """Clients and proxies unpack what they name by its packed name; the peek may cut a letter."""
+    lines = Lines(io.BytesIO(content), source="rows.jsonl.gz", max_bytes=10_000)
+    assert "".join(lines).encode() == content

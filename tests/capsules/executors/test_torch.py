@@ -1,12 +1,17 @@
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 
 from capsules.backbones.base import LoadedBackbone
 from capsules.core import Reading
-from capsules.executors.base import Executor
+from capsules.executors.base import TOLERANCE, Executor
+from capsules.executors.onnx.examples import example
 from capsules.executors.torch import TorchExecutor
 from capsules.injection import Prompts
 from capsules.model import InjectedBackbone
+from tests.support.backbones import tiny_bert
 from tests.support.batches import addition_prompts, token_batch
 
 TEXTS = ([2, 50, 9, 3], [2, 70, 3])
@@ -25,6 +30,7 @@ def prompts() -> Prompts:
 def test_it_is_an_executor(executor: TorchExecutor, tiny: LoadedBackbone) -> None:
     named: Executor = executor
     assert (named.name, named.device) == ("torch", tiny.backbone.device)
+    assert named.tolerance == TOLERANCE
 
 
 def test_it_answers_as_the_injected_backbone_does(
@@ -78,3 +84,20 @@ def test_a_batch_is_left_as_it_was(executor: TorchExecutor) -> None:
         *(group.tensors["capsule"] for group in capsules.groups),
     ]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles for a CPU with g++")
+@pytest.mark.filterwarnings("default")  # the compiler's own, of what it uses
+def test_compiled_layers_answer_as_they_do_uncompiled(tmp_path: Path) -> None:
+    """On a backbone of their own, since compiled layers stay so."""
+    loaded = tiny_bert(tmp_path)
+    batches = [
+        example(loaded.backbone, lengths, shift=shift, seed=shift)
+        for shift, lengths in enumerate([(3, 17, 9), (5, 30)])
+    ]
+    expected = [TorchExecutor(loaded.backbone).features(*batch) for batch in batches]
+    compiled = TorchExecutor(loaded.backbone, compile_layers=True)
+    assert compiled.name == "torch-compiled"
+    for batch, features in zip(batches, expected, strict=True):
+        assert float((compiled.features(*batch) - features).abs().max()) < 1e-5

@@ -127,7 +127,7 @@ def test_a_backbone_without_words_has_no_verbalizers(
 ) -> None:
     for loaded in (tiny, tiny_llama):
         assert trainable(loaded).words is None
-        with pytest.raises(OptionError, match="leave the verbalizers out") as refused:
+        with pytest.raises(OptionError, match=r"leave the words of labels \(--word, ") as refused:
             trainable(loaded, labels=("a", "b"), verbalizers={"a": "w1", "b": "w2"})
         assert refused.value.field == "verbalizers"
         assert loaded.info.id in refused.value.message
@@ -144,7 +144,7 @@ def test_a_backbone_without_words_has_no_verbalizers(
 def test_verbalizers_that_do_not_fit_the_labels_are_refused(
     tiny_t5: LoadedBackbone, verbalizers: dict[str, str], says: str
 ) -> None:
-    with pytest.raises(OptionError, match="one word for each label") as refused:
+    with pytest.raises(OptionError, match="must be one for each label") as refused:
         trainable(tiny_t5, labels=("a", "b"), verbalizers=verbalizers)
     assert refused.value.field == "verbalizers"
     assert says in refused.value.message

@@ -94,10 +94,17 @@ def test_serve_passes_flags_and_environment_on(monkeypatch, tmp_path):
     monkeypatch.setenv("CAPSULE_PORT", "1111")
     monkeypatch.setenv("CAPSULE_MAX_TEXTS", "7")
     flags = ["--port", "2222", "--data-dir", str(tmp_path), "--no-load-zoo", "--log-level", "debug"]
+    flags += ["--executor", "onnxruntime", "--quantization", "int8"]
     assert invoke("serve", *flags).exit_code == 1
     (settings,) = served
     assert settings == Settings(
-        port=2222, data_dir=tmp_path, load_zoo=False, log_level="DEBUG", max_texts=7
+        port=2222,
+        data_dir=tmp_path,
+        load_zoo=False,
+        log_level="DEBUG",
+        max_texts=7,
+        executor="onnxruntime",
+        quantization="int8",
     )
 
 

@@ -59,5 +59,11 @@ def test_where_padding_is_free_batches_have_more_rows_and_fewer_positions():
         for padding_free in (False, True)
     )
     assert (padding.max_rows, padding.max_tokens, padding.padding_free) == (32, 2048, False)
-    assert (free.max_rows, free.max_tokens, free.padding_free) == (64, 512, True)
+    assert (free.max_rows, free.max_tokens, free.padding_free) == (64, 256, True)
     assert free.window < padding.window
+
+
+def test_batches_that_run_at_a_time_fit_on_the_device_together():
+    config = EngineConfig(bank_slots=20, max_batch_rows=8)
+    assert config.lanes(16, padding_free=True) == 2
+    assert EngineConfig().lanes(4, padding_free=True) == 4

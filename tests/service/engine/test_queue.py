@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from service.engine.batcher import Limits
-from service.engine.queue import AHEAD, RowQueue
+from service.engine.queue import AHEAD, RowQueue, Share
 from service.errors import TooManyRequests, Unavailable
 from tests.support.requests import queued_rows
 
@@ -282,3 +282,65 @@ class TestEnd:
         assert caught.value.code == "engine_stopped"
         assert queue.take() is None
         assert queue.withdraw(waiting) == waiting
+
+
+class TestLanes:
+    """Several threads take from a queue: all of them here, one after the other."""
+
+    @pytest.fixture
+    def queue(self) -> RowQueue:
+        limits = Limits(max_rows=4, max_tokens=30, padding_free=True)
+        return RowQueue(capacity=20, limits=limits, lanes=2)
+
+    @staticmethod
+    def tokens(share: Share | None) -> list[int]:
+        assert share is not None
+        return [row.tokens for row in share.picked.batch]
+
+    async def test_what_waits_is_divided_between_the_threads_that_are_free(self, queue):
+        fill(queue, [5, 5, 5, 5])  # each with a slot for its capsule: 24 positions
+        first, second = queue.take_share(None), queue.take_share(None)
+        assert (self.tokens(first), self.tokens(second)) == ([5, 5], [5, 5])
+        assert not first.alone
+        assert not second.alone
+
+    async def test_the_last_free_thread_takes_all_that_fits(self, queue):
+        fill(queue, [5, 5])
+        queue.take_share(None)
+        fill(queue, [5, 5, 5])
+        assert self.tokens(queue.take_share(None)) == [5, 5, 5, 5]
+
+    async def test_no_share_is_larger_than_a_batch_may_be(self, queue):
+        fill(queue, [9] * 12)
+        assert self.tokens(queue.take_share(None)) == [9, 9, 9]
+
+    async def test_a_single_row_that_finds_all_threads_free_runs_alone(self, queue):
+        fill(queue, [5])
+        first = queue.take_share(None)
+        assert first.alone
+        fill(queue, [5])
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(queue.take_share, None)
+            with pytest.raises(TimeoutError):
+                other.result(0.05)
+            queue.close()
+            last = queue.take_share(first)
+            assert self.tokens(last) == [5]
+            assert other.result(5) is None
+            assert queue.take_share(last) is None
+
+    async def test_a_row_beside_a_running_batch_is_not_alone(self, queue):
+        fill(queue, [5, 5])
+        queue.take_share(None)
+        assert not queue.take_share(None).alone
+
+    async def test_a_closed_queue_is_emptied_and_a_shut_one_left(self, queue):
+        fill(queue, [5, 5])
+        queue.close()
+        first, second = queue.take_share(None), queue.take_share(None)
+        assert (queue.take_share(first), queue.take_share(second)) == (None, None)
+        other = RowQueue(capacity=20, limits=LIMITS, lanes=2)
+        fill(other, [5])
+        other.shut()
+        assert other.take_share(None) is None
+        assert len(other) == 1

@@ -98,10 +98,11 @@ class Flaky:
 
 
 async def run(
-    loaded: LoadedBackbone, seed: int, *, padding_free: bool = False, **options: Any
+    loaded: LoadedBackbone, seed: int, *, padding_free: bool = False, lanes: int = 1, **options: Any
 ) -> Counter[str]:
     kind = PackedMarkingExecutor if padding_free else MarkingExecutor
     executor, observer = kind(loaded.info.hidden_size), CountingObserver()
+    executor.lanes = lanes
     config = EngineConfig(
         threads=1,
         max_batch_rows=ROWS,
@@ -129,7 +130,7 @@ async def run(
 
 
 def check_batches(executor: MarkingExecutor, observer: CountingObserver) -> None:
-    assert executor.threads == {"model"}
+    assert executor.threads <= {"model", *(f"model-{n}" for n in range(2, executor.lanes + 1))}
     ran = sum(map(len, executor.batches))
     assert observer.counts["batched"] <= ran
     assert ran <= observer.counts["batched"] + observer.counts["failed"]
@@ -143,15 +144,15 @@ def check_batches(executor: MarkingExecutor, observer: CountingObserver) -> None
 @given(
     seed=st.integers(0, 2**32),
     padding_free=st.booleans(),
+    lanes=st.integers(1, 3),
     queue_rows=st.sampled_from([15, 100, 4096]),
     bank_slots=st.sampled_from([12, 16, 100]),
 )
 def test_every_row_gets_one_answer_of_its_own_capsule_or_an_error(
-    loaded, seed, padding_free, queue_rows, bank_slots
+    loaded, seed, padding_free, lanes, queue_rows, bank_slots
 ):
-    asyncio.run(
-        run(loaded, seed, padding_free=padding_free, queue_rows=queue_rows, bank_slots=bank_slots)
-    )
+    options = {"queue_rows": queue_rows, "bank_slots": bank_slots}
+    asyncio.run(run(loaded, seed, padding_free=padding_free, lanes=lanes, **options))
 
 
 async def test_the_traffic_is_worth_running(loaded):

@@ -142,7 +142,7 @@ async def test_the_end_of_the_preparing_thread_ends_the_engine(engine, executor)
         ahead = asyncio.create_task(
             engine.classify(rows_for(capsule, *["w1"] * ROWS), timeout=TIMEOUT)
         )
-        await until(lambda: not engine.worker.helper.is_alive())
+        await until(lambda: not engine.worker.others[0].is_alive())
         assert not engine.healthy
         executor.gate.set()
         with pytest.raises(Unavailable, match="stopped"):
@@ -165,7 +165,7 @@ async def test_a_batch_ahead_of_a_model_that_dies_is_released(engine, executor):
         with pytest.raises(Unavailable):
             await call
     engine.worker.thread.join(TIMEOUT)
-    assert not engine.worker.helper.is_alive()
+    assert not engine.worker.others[0].is_alive()
     assert len(executor.batches) == 1
     assert_at_rest(engine)
 
@@ -178,7 +178,7 @@ async def test_stopping_runs_the_batch_ahead(engine, executor):
     executor.gate.set()
     assert shares((await running).rows + (await ahead).rows) == [0.2] * (1 + ROWS)
     await stopping
-    assert not engine.worker.helper.is_alive()
+    assert not engine.worker.others[0].is_alive()
     assert_at_rest(engine)
 
 

@@ -1,7 +1,8 @@
 import pytest
 
 from capsules.artefact.manifest import Golden
-from service.engine.records import RowAnswer, Served
+from service.engine.config import EngineConfig
+from service.engine.records import PROOF_CALLER, RowAnswer, Served
 from service.errors import DeadlineExceeded, InternalError, Unavailable, Unprocessable
 from service.registry.proof import check, prove
 from tests.service.registry.samples import a_capsule
@@ -47,6 +48,38 @@ def test_says_by_how_much_the_worst_probability_is_off() -> None:
     assert "0.7000 was recorded, which is 0.0200 off" in refused.value.detail
 
 
+class TestRounded:
+    """Executors that compute less exactly than the trainer did."""
+
+    def test_probabilities_may_be_further_off(self) -> None:
+        recorded = example("yes", 0.10, 0.20, 0.70)
+        check(0, recorded, answer(0.20, 0.25, 0.55), LABELS, 0.35)
+        with pytest.raises(Unprocessable) as refused:
+            check(0, recorded, answer(0.50, 0.50, 0.0), LABELS, 0.35)
+        assert "gives the label 'no'" in refused.value.detail
+        assert "0.6000 ahead of it, with only labels less than 0.35 behind allowed" in (
+            refused.value.detail
+        )
+        with pytest.raises(Unprocessable, match=r"0\.3600 off with at most 0\.35 allowed"):
+            check(0, example("yes", 0.0, 0.0, 1.0), answer(0.0, 0.36, 0.64), LABELS, 0.35)
+
+    def test_a_label_that_was_close_may_win(self) -> None:
+        recorded = example("yes", 0.30, 0.20, 0.50)
+        check(0, recorded, answer(0.45, 0.15, 0.40), LABELS, 0.35)
+        check(0, recorded, answer(0.45, 0.15, 0.40), LABELS, 0.21)
+        with pytest.raises(Unprocessable, match=r"'yes' was recorded, 0\.2000 ahead of it"):
+            check(0, recorded, answer(0.45, 0.15, 0.40), LABELS, 0.19)
+
+    def test_how_close_counts_for_the_label_that_won(self) -> None:
+        """Not for the one that was second in the record."""
+        with pytest.raises(Unprocessable, match="gives the label 'maybe'"):
+            check(0, example("yes", 0.44, 0.1, 0.46), answer(0.2, 0.45, 0.35), LABELS, 0.35)
+
+    def test_where_nothing_is_rounded_no_other_label_is_allowed(self) -> None:
+        with pytest.raises(Unprocessable, match="with no other label allowed"):
+            check(0, example("yes", 0.499, 0.0, 0.501), answer(0.501, 0.0, 0.499), LABELS)
+
+
 class TestProve:
     @pytest.fixture
     def engine(self) -> FakeEngine:
@@ -65,6 +98,19 @@ class TestProve:
         ]
         with pytest.raises(Unprocessable, match="Golden example 1 gives"):
             await prove([*golden, *shifted], served, engine, 1.0)
+
+    async def test_takes_its_turns_as_a_caller_of_its_own(self, engine: FakeEngine) -> None:
+        golden, served = self.serve(engine)
+        await prove(golden, served, engine, 1.0)
+        assert engine.callers == [PROOF_CALLER]
+        assert 0 < EngineConfig().caller_weights[PROOF_CALLER] < 1
+
+    async def test_allows_what_the_executor_needs(self, engine: FakeEngine) -> None:
+        golden, served = self.serve(engine)
+        shifted = [
+            Golden(inputs=g.inputs, label=g.label, probs=[p * 0.9 for p in g.probs]) for g in golden
+        ]
+        await prove(shifted, served, engine, 1.0, 0.35)
 
     async def test_needs_no_engine_without_examples(self, engine: FakeEngine) -> None:
         _, served = self.serve(engine)

@@ -63,6 +63,13 @@ async def test_everything_is_served_again(registry: Registry, store: Store) -> N
     assert {task: await again.describe(task) for task in "ab"} == before
 
 
+async def test_room_is_made_for_everything_before(registry: Registry, store: Store) -> None:
+    sizes = [(await registry.upload(an_artefact(task, 1)))[0].size for task in "ab"]
+    again, engine = reopened(store)
+    await again.load()
+    assert engine.bank.expected == [(2, sum(sizes))]
+
+
 async def test_nothing_is_answered_before(store: Store) -> None:
     registry, _ = reopened(store)
     with pytest.raises(Unavailable) as refused:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from service.store import Store, open_store
+from service.store.base import Extent
 from service.store.errors import (
     AliasConflict,
     AliasNotFound,
@@ -442,6 +443,16 @@ class TestIterArtefacts:
             next(stream)
             del stream
         assert add(store, artefact=b"two").version == 2
+
+
+class TestExtent:
+    def test_counts_live_versions_and_their_bytes(self, store: Store) -> None:
+        assert store.extent() == Extent(versions=0, size=0)
+        for task, content in (("a", b"one"), ("a", b"three"), ("b", b"seventh")):
+            store.add_version(task, digest_of(content), MANIFEST, content, "upload")
+        assert store.extent() == Extent(versions=3, size=15)
+        store.delete_version("a", 2)
+        assert store.extent() == Extent(versions=2, size=10)
 
 
 class TestChanges:

@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import QueuePool, event, text
 
 from service.store.additions import evaluate
+from service.store.base import Extent
 from service.store.errors import DamagedRecord, StoreUnavailable
 from service.store.models import EPOCH
 from service.store.open import DATABASE_NAME, open_store
@@ -206,6 +207,7 @@ class TestTrouble:
             (before, b"one"),
             (replace(damaged, damaged=(column,), **{column: salvaged}), b"one"),
         ]
+        assert store.extent() == Extent(versions=2, size=3 if column == "size" else 6)
         assert store.get_version("a", 1) == before
         assert store.artefact("b", 1) == b"one"
         for read in (

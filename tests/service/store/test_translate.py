@@ -22,6 +22,7 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "list_tasks": lambda store: store.list_tasks(),
     "artefact": lambda store: store.artefact("spam", 1),
     "evaluation": lambda store: store.evaluation("spam", 1),
+    "extent": lambda store: store.extent(),
     "iter_artefacts": lambda store: list(store.iter_artefacts()),
     "delete_version": lambda store: store.delete_version("spam", 1),
     "delete_task": lambda store: store.delete_task("spam"),

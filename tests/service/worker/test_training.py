@@ -352,7 +352,7 @@ def test_errors_of_the_training_do_not_speak_of_files(
     with pytest.raises(TrainingError) as stopped:
         work.epoch(2)
     assert stopped.value.code == TrainingFault.DIVERGED
-    assert stopped.value.message.endswith("lower the learning rate (0.02).")
+    assert stopped.value.message.endswith("in a job learning_rate) below 0.02.")
 
 
 @pytest.mark.parametrize(("asked", "length"), [(None, 65), (40, 40)])

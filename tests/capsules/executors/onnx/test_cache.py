@@ -59,3 +59,31 @@ def test_a_bad_graph_can_be_discarded(cache: GraphCache) -> None:
     assert kept(cache, "one") is None
     make(cache, "one", "good")
     assert kept(cache, "one") == "good"
+
+
+def test_what_killed_makers_left_can_be_removed(cache: GraphCache) -> None:
+    make(cache, "one", "first")
+    with (
+        cache.making("one", quantized=True) as rounded,
+        cache.making("one", quantized=False) as again,
+    ):
+        cache.sweep("one", quantized=False)
+        assert (again.exists(), rounded.exists()) == (False, True)
+        again.mkdir()
+    assert kept(cache, "one") == "first"
+
+
+def test_a_folder_that_is_not_there_has_nothing_to_remove(cache: GraphCache) -> None:
+    cache.sweep("one", quantized=False)
+    cache.discard("one", quantized=False)
+    assert not cache.folder.exists()
+
+
+def test_the_lock_of_a_graph_is_its_own(cache: GraphCache) -> None:
+    locks = {
+        cache.lock_file(name, quantized=quantized)
+        for name in ("one", "other")
+        for quantized in (False, True)
+    }
+    assert len(locks) == 4
+    assert {lock.parent for lock in locks} == {cache.folder}

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import onnx
 import pytest
@@ -7,6 +8,7 @@ import torch
 from capsules.core import Reading
 from capsules.executors.base import Executor
 from capsules.executors.onnx.graph import graph_inputs
+from capsules.executors.onnx.runtime import OnnxRuntimeExecutor
 from capsules.executors.onnx.verify import difference
 from capsules.executors.torch import TorchExecutor
 from capsules.injection import Prompts
@@ -111,3 +113,19 @@ def test_a_graph_of_other_weights_is_told(exported: Callable[[str], Exported]) -
         finally:
             weight.copy_(kept)
     assert difference(one.backbone, one.executor()) < TOLERANCE
+
+
+def test_with_cores_it_has_as_many_lanes_and_the_same_answers(
+    exported: Callable[[str], Exported],
+) -> None:
+    one = exported("bert")
+    executor = OnnxRuntimeExecutor(one.backbone, one.graph, threads=2)
+    assert (executor.lanes, one.executor().lanes) == (2, 1)
+    batches = [token_batch([text(size, size)], one.pad_id) for size in (3, 9)]
+    with ThreadPoolExecutor(2) as pool:
+        passes = [executor.prepare(tokens, Prompts(), alone=False) for tokens in batches]
+        together = [future.result() for future in [pool.submit(run) for run in passes]]
+    for tokens, got in zip(batches, together, strict=True):
+        expected = TorchExecutor(one.backbone).features(tokens, Prompts())
+        assert float((got - expected).abs().max()) < TOLERANCE
+        assert float((executor.features(tokens, Prompts()) - expected).abs().max()) < TOLERANCE
