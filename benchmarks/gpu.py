@@ -248,7 +248,14 @@ class RecordingExecutor(Executor):
         """The other executor's."""
         return self.inner.device
 
-    def prepare(self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None) -> Pass:
+    def prepare(
+        self,
+        tokens: TokenBatch,
+        prompts: Prompts,
+        reading: Reading | None = None,
+        *,
+        alone: bool = True,
+    ) -> Pass:
         """See :class:`capsules.executors.base.Executor`."""
         forward = self.inner.prepare(tokens, prompts, reading)
 
