@@ -13,7 +13,7 @@ from capsules.backbones.attention import Sight
 from capsules.backbones.base import Backbone
 from capsules.core import Reading, TokenBatch
 from capsules.injection import PromptGroup, Prompts
-from capsules.packing.layout import Bools, Ints, Layout
+from capsules.packing.layout import Bools, Ints, Layout, Weights
 from capsules.variants.terms import KERNEL, RANK, Terms
 
 Array = NDArray[Any]
@@ -156,14 +156,17 @@ class Plan:
             self.first[one.rows] = one.group.layers[0]
         patterns: dict[tuple[tuple[bool, bool], ...], int] = {}
         self.pools: list[Array] = []
-        self.pool_layers: list[int] = []
+        # Of each pattern: what counts at its layers, and its shares of their means.
+        self.counted: list[Bools] = []
+        self.shares: list[Weights] = []
         self.pool_of = np.empty(len(sights), dtype=np.int64)
         for layer in range(len(sights)):
             pattern = tuple(one.state(layer) for one in members)
             if pattern not in patterns:
                 patterns[pattern] = len(patterns)
-                self.pools.append(self.pool(layer))
-                self.pool_layers.append(layer)
+                self.counted.append(self.present(layer))
+                self.shares.append(layout.mean_weights(self.counted[-1]))
+                self.pools.append(self.pool(layer, self.shares[-1]))
             self.pool_of[layer] = patterns[pattern]
         views: dict[tuple[Sight, int], int] = {}
         self.biases: list[Array] = []
@@ -200,11 +203,12 @@ class Plan:
                 found[layers[:, None], self.slots_of(one).ravel()] = constant
         return found
 
-    def pool(self, layer: int) -> Array:
+    def pool(self, layer: int, means: Weights) -> Array:
         """[C, P] the share of each position in what enters each slot: the mean, or the slot itself.
 
         Args:
             layer: index of the layer.
+            means: [P] the share of each position in its row's mean there.
         """
         layout = self.layout
         shares = np.zeros(layout.capsules, dtype=self.dtype)
@@ -215,7 +219,7 @@ class Plan:
                 shares[slots] = one.terms.shares
             else:
                 kept[slots] = True
-        weights = layout.mean_weights(self.present(layer)).astype(self.dtype)
+        weights = means.astype(self.dtype)
         mine = layout.owns[layout.row[: layout.capsules]]
         found: Array = mine * weights
         found *= shares[:, None]
@@ -237,9 +241,7 @@ class Plan:
         rows = concatenated([one.rows for one in tapped])
         places = self.layout.place
         windows = []
-        for layer in self.pool_layers:
-            counted_in = self.present(layer)
-            weights = self.layout.mean_weights(counted_in)
+        for counted_in, weights in zip(self.counted, self.shares, strict=True):
             window = np.zeros((len(rows), KERNEL, self.layout.positions), dtype=self.dtype)
             for index, row in enumerate(rows):
                 mine = np.flatnonzero(counted_in & (self.layout.row == row))
@@ -262,10 +264,7 @@ class Plan:
     def maps(self, mapped: Sequence[Members]) -> Feed:
         """The low-rank maps: [N, R, rank, D] and [N, R, D, rank] of means [U, R, P]."""
         rows = concatenated([one.rows for one in mapped])
-        means = [
-            self.layout.owns[rows] * self.layout.mean_weights(self.present(layer))
-            for layer in self.pool_layers
-        ]
+        means = [self.layout.owns[rows] * weights for weights in self.shares]
         return {
             "down": self.by_layer(
                 [(one, one.terms.down) for one in mapped], (RANK, self.hidden_size)

@@ -96,8 +96,12 @@ class EngineConfig:
             most: lanes of the executor.
             padding_free: whether it computes real positions only.
         """
-        rows = MAX_BATCH_ROWS_PADDING_FREE if padding_free else MAX_BATCH_ROWS
-        return min(most, self.bank_slots // (self.max_batch_rows or rows))
+        return min(most, self.bank_slots // self.batch_rows(padding_free))
+
+    def batch_rows(self, padding_free: bool) -> int:
+        """Most rows of one batch, where padding is computed or not."""
+        usual = MAX_BATCH_ROWS_PADDING_FREE if padding_free else MAX_BATCH_ROWS
+        return self.max_batch_rows or usual
 
     def limits(self, device: torch.device, *, padding_free: bool = False) -> Limits:
         """The bounds on a batch.
@@ -106,10 +110,9 @@ class EngineConfig:
             device: that it runs on.
             padding_free: whether the executor computes real positions only.
         """
-        rows = MAX_BATCH_ROWS_PADDING_FREE if padding_free else MAX_BATCH_ROWS
         tokens = MAX_BATCH_TOKENS_PADDING_FREE if padding_free else MAX_BATCH_TOKENS
         return Limits(
-            max_rows=self.max_batch_rows or rows,
+            max_rows=self.batch_rows(padding_free),
             max_tokens=self.max_batch_tokens or tokens[device.type],
             max_padding=self.max_padding,
             free_padding=FREE_PADDING[device.type],
