@@ -11,13 +11,16 @@ from capsules.errors import InputError, InputFault
 # More than any label can have, since a token has at least one byte.
 MAX_WORD_TOKENS = 4 * MAX_LABEL_CHARACTERS
 
+BRIEF_CHARACTERS = 512
+"""Of a text that takes a fraction of a millisecond."""
+
 
 class Tokeniser:
     """A fast tokenizer that truncates to a length given per call.
 
     The tokenizers library keeps the truncation length inside the tokenizer, where changing it is
     not safe between threads, so each length gets a copy of its own, made once. The copies are
-    read only and release the interpreter lock while they work.
+    read only, and for all but brief texts they release the interpreter lock while they work.
     """
 
     def __init__(self, backend: Tokenizer, pad_id: int) -> None:
@@ -47,7 +50,12 @@ class Tokeniser:
         """
         for text in texts:
             check_unicode(text)
-        encoded = self.truncating_to(max_tokens).encode_batch_fast(list(texts))
+        backend = self.truncating_to(max_tokens)
+        if len(texts) == 1 and len(texts[0]) <= BRIEF_CHARACTERS:
+            # Keeps the interpreter lock: to get it back would take longer than the work does.
+            encoded = [backend.encode(texts[0])]
+        else:
+            encoded = backend.encode_batch_fast(list(texts))
         return [
             Encoding(input_ids=tuple(one.ids), truncated=bool(one.overflowing)) for one in encoded
         ]

@@ -85,7 +85,6 @@ class Heads:
                 start += len(branch.tokens)
         return spans
 
-    @torch.inference_mode()
     def probabilities(self, features: Tensor) -> list[tuple[float, ...]]:
         """Probabilities of every row's labels, each row with its own head.
 
@@ -129,6 +128,7 @@ class Heads:
             tuple(probs[end - labels : end]) for end, (_, labels) in zip(ends, spans, strict=True)
         ]
 
+    @torch.inference_mode()
     def together(
         self, features: Tensor, spans: Sequence[tuple[int, int]]
     ) -> list[tuple[float, ...]]:

@@ -68,6 +68,7 @@ async def occupied(
 ) -> asyncio.Task[Outcome]:
     """A request of one row that keeps the model busy until the executor's gate is opened."""
     executor.gate.clear()
+    executor.inside.clear()
     running = asyncio.create_task(engine.classify(rows_for(capsule, "w1"), timeout=TIMEOUT))
     await until(executor.inside.is_set)
     return running

@@ -22,7 +22,7 @@ class RecordingExecutor(Executor):
         threads: names of the threads that ran batches.
         prepared: how many rows each batch had that was prepared, whether it ran or not.
         gate: while it is cleared, batches wait inside.
-        inside: set once a batch has come in.
+        inside: set when a batch comes in.
         before: called with each batch's rows; may raise, or change the features it returns.
         preparing: called with the tokens of each batch that is prepared; may raise.
     """

@@ -21,8 +21,9 @@ from capsules.backbones.base import Backbone
 from capsules.backbones.load import load
 from capsules.executors.onnx.examples import example
 from capsules.executors.onnx.graph import FEATURES, GRAPH, QUANTIZED, graph_inputs
-from capsules.packing.feed import Feed, Packer
+from capsules.packing.feed import Packer
 from capsules.packing.graph import PackedGraph
+from capsules.packing.plan import Feed
 
 OPSET = 23
 """The first with an operator for attention."""

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from capsules.packing.feed import Feed
+from capsules.packing.plan import Feed
 
 GRAPH = "graph.onnx"
 QUANTIZED = "graph.int8.onnx"

@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 from transformers import AutoTokenizer
 
 from capsules.backbones.base import LoadedBackbone
-from capsules.backbones.tokeniser import Tokeniser
+from capsules.backbones.tokeniser import BRIEF_CHARACTERS, Tokeniser
 from capsules.core import MAX_LABEL_CHARACTERS
 from capsules.errors import InputError, InputFault
 from tests.support.backbones import tiny_tokenizer, words
@@ -145,3 +145,14 @@ def test_the_embedded_tokeniser_agrees_with_transformers(
     (encoding,) = embedded.tokeniser.encode([text], 64)
     assert list(encoding.input_ids) == expected
     assert encoding.truncated == (len(text) > 1000)
+
+
+@pytest.mark.parametrize(
+    "characters", [BRIEF_CHARACTERS - 1, BRIEF_CHARACTERS, BRIEF_CHARACTERS + 1]
+)
+def test_a_text_alone_is_tokenised_as_among_others(tokeniser: Tokeniser, characters: int) -> None:
+    text = ("the river bank " * characters)[:characters]
+    alone = tokeniser.encode([text], 40)
+    assert alone == tokeniser.encode([text, "another"], 40)[:1]
+    assert alone[0].truncated
+    assert len(alone[0].input_ids) == 40

@@ -14,7 +14,7 @@ from capsules.core import Reading
 from capsules.injection import Prompts
 from capsules.layers import LayerChoice
 from capsules.model import InjectedBackbone
-from capsules.packing.feed import Packer
+from capsules.packing.feed import KEPT_POSITIONS, Packer
 from capsules.packing.graph import PackedGraph
 from tests.reference import capsule as reference
 from tests.reference.capsule import Capsule
@@ -47,8 +47,9 @@ def run(
     reading: Reading | None = None,
     *,
     left: bool = False,
+    packer: Packer | None = None,
 ) -> Tensor:
-    packer = Packer(subject.backbone, np.float64)
+    packer = packer or Packer(subject.backbone, np.float64)
     feed = packer.pack(token_batch(texts, subject.pad_id, left=left), prompts, reading)
     with torch.no_grad(), packing(subject.backbone.model):
         graph = PackedGraph(subject.backbone).eval()
@@ -94,6 +95,33 @@ def test_rows_without_capsules_run_on_the_bare_backbone(packable: Subject) -> No
     for row, ids in enumerate(texts):
         expected = reference.features(packable.reference, ids, None)
         assert difference(got[row], expected) < TOLERANCE
+
+
+def test_what_is_kept_for_single_rows_is_kept_by_their_shape(packable: Subject) -> None:
+    packer = Packer(packable.backbone, np.float64)
+    every = tuple(range(packable.num_layers))
+    capsules: list[Capsule | None] = [
+        drawn_capsule(form, length, layers, packable.width, seed)
+        for seed, (form, length, layers) in enumerate(
+            product(VARIANTS, (1, 2), (every, every[1:], every[:1]))
+        )
+    ]
+    capsules += [None, drawn_capsule("addition", 1, every, packable.width, 99)]
+    for again in range(2):
+        for seed, capsule in enumerate(capsules):
+            ids = text(5, 10 * again + seed)
+            got = run(packable, [ids], row_prompts([capsule]), packer=packer)
+            expected = reference.features(packable.reference, ids, capsule)
+            assert difference(got[0], expected) < TOLERANCE, capsule
+    assert packer.kept_frame.cache_info().hits > len(capsules)
+
+
+def test_nothing_is_kept_for_rows_that_are_long(packable: Subject) -> None:
+    packer = Packer(packable.backbone, np.float64)
+    for size, kept in ((KEPT_POSITIONS, 1), (KEPT_POSITIONS + 1, 0)):
+        packer.kept_frame.cache_clear()
+        packer.pack(token_batch([text(size)], packable.pad_id), Prompts())
+        assert packer.kept_frame.cache_info().currsize == kept
 
 
 def test_long_and_short_rows_share_a_batch(packable: Subject) -> None:
