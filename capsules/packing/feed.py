@@ -1,5 +1,6 @@
 """Everything that a packed pass is computed from, as arrays."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -112,14 +113,22 @@ class Packer:
     def vectors(self, plan: Plan, learned: Sequence["Learned"]) -> Array:
         """[N, C, D] the constant part of what enters each slot at each layer."""
         shape = (len(self.sights), plan.layout.capsules, self.hidden_size)
+        constants = [
+            (one.members, array(one.terms.constant).swapaxes(0, 1))
+            for one in learned
+            if one.terms.constant is not None
+        ]
+        if len(learned) == len(constants) == 1:
+            ((members, constant),) = constants
+            in_order = np.array_equal(members.rows, np.arange(len(plan.layout.lengths)))
+            if in_order and constant.size == math.prod(shape):
+                # One kind for all rows and layers, as there mostly is: nothing is to be placed.
+                return np.ascontiguousarray(constant, self.dtype).reshape(shape)
         found = np.zeros(shape, dtype=self.dtype)
-        for one in learned:
-            if one.terms.constant is not None:
-                members = one.members
-                constant = array(one.terms.constant).swapaxes(0, 1)
-                constant = constant.reshape(len(members.layers), -1, self.hidden_size)
-                layers = np.array(members.layers)
-                found[layers[:, None], plan.slots_of(members).ravel()] = constant
+        for members, constant in constants:
+            layers = np.array(members.layers)
+            constant = constant.reshape(len(layers), -1, self.hidden_size)
+            found[layers[:, None], plan.slots_of(members).ravel()] = constant
         return found
 
     def special(self, plan: Plan, learned: Sequence["Learned"]) -> Feed:

@@ -6,9 +6,12 @@ and the bound on waste allow: those of about its size first where padding is com
 order where it is not.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+GAP = 16
+"""Where padding is free, a batch is full that lacks no more than this part of its positions."""
 
 
 class Waiting(Protocol):
@@ -93,6 +96,7 @@ def pick(waiting: Iterable[T], now: float, limits: Limits) -> Pick[T]:
         now: the present time.
         limits: bounds on the batch.
     """
+    batch: Batch[T] = Batch(limits)
     live: list[T] = []
     cancelled: list[T] = []
     expired: list[T] = []
@@ -103,43 +107,56 @@ def pick(waiting: Iterable[T], now: float, limits: Limits) -> Pick[T]:
             expired.append(row)
         else:
             live.append(row)
-            if len(live) == limits.window:
+            if limits.padding_free:
+                batch.offer(row)
+            if len(live) == limits.window or batch.full:
                 break
-    batch = neighbours(live, limits) if live else []
-    return Pick(batch=tuple(batch), cancelled=tuple(cancelled), expired=tuple(expired))
+    if not limits.padding_free:
+        # Those of the same size in their order.
+        for row in sorted(live, key=lambda row: abs(size(row) - size(live[0]))):
+            batch.offer(row)
+            if batch.full:
+                break
+    return Pick(batch=tuple(batch.rows), cancelled=tuple(cancelled), expired=tuple(expired))
 
 
-def neighbours(live: Sequence[T], limits: Limits) -> list[T]:
-    """The first row, and those that fit in with it.
+class Batch(Generic[T]):
+    """A batch that rows are offered to; the first one is taken, whatever it is.
 
     Rows of the same shape join in their order: once one does not fit, its likes are passed over,
     even where a batch that has grown since would take them.
+
+    Attributes:
+        rows: that were taken.
+        full: whether there is hardly room for more.
     """
-    sizes = [size(row) for row in live]
-    others: Iterable[int] = range(1, len(live))
-    if not limits.padding_free:
-        others = sorted(others, key=lambda index: abs(sizes[index] - sizes[0]))
-    batch = [live[0]]
-    extent = Extent().and_one(live[0])
-    refused: set[tuple[int, int]] = set()
-    for index in others:
-        if len(batch) == limits.max_rows or extent.real >= limits.max_tokens:
-            break
-        row = live[index]
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.rows: list[T] = []
+        self.extent = Extent()
+        self.refused: set[tuple[int, int]] = set()
+        self.full = False
+        # To look for the row that fills the last gap takes longer than the gap is worth.
+        self.enough = limits.max_tokens
+        if limits.padding_free:
+            self.enough -= limits.max_tokens // GAP
+
+    def offer(self, row: T) -> None:
+        """Take a row if it fits."""
         shape = (row.tokens, row.slots)
-        if shape in refused:
-            continue
-        grown = extent.and_one(row)
-        if grown.fits(limits):
-            batch.append(row)
-            extent = grown
-        else:
-            refused.add(shape)
-    return batch
+        if shape in self.refused:
+            return
+        extent = self.extent.and_one(row)
+        if self.rows and not extent.fits(self.limits):
+            self.refused.add(shape)
+            return
+        self.rows.append(row)
+        self.extent = extent
+        self.full = extent.rows == self.limits.max_rows or extent.real >= self.enough
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """How large a batch is, and what it costs in positions.
 
     Attributes:
@@ -160,14 +177,14 @@ class Extent:
 
     def and_one(self, row: Waiting) -> "Extent":
         """With one row more."""
-        positions = size(row)
+        positions = row.tokens + row.slots
         return Extent(
-            rows=self.rows + 1,
-            real=self.real + positions,
-            squares=self.squares + positions**2,
-            tokens=max(self.tokens, row.tokens),
-            slots=max(self.slots, row.slots),
-            longest=max(self.longest, positions),
+            self.rows + 1,
+            self.real + positions,
+            self.squares + positions * positions,
+            max(self.tokens, row.tokens),
+            max(self.slots, row.slots),
+            max(self.longest, positions),
         )
 
     def computed(self, limits: Limits) -> int:

@@ -137,9 +137,8 @@ class Engine:
             return Outcome(rows=(), timings=Timings(tokenise=0.0, queue=0.0, forward=0.0))
         request = self.admit(rows, timeout, caller)
         try:
-            async with asyncio.timeout(timeout):
-                tokenise_seconds = await self.enqueue(request)
-                answers = await request.answered()
+            tokenise_seconds = await self.enqueue(request)
+            answers = await request.answered()
         except TimeoutError:
             tell(self.observer.expired, request.pending)
             raise DeadlineExceeded(
@@ -185,6 +184,7 @@ class Engine:
 
         Raises:
             Unavailable: `engine_stopped`.
+            TimeoutError: the time is up.
         """
         started = time.monotonic()
         encoder = Encoder(self.loaded.tokeniser)
@@ -197,7 +197,8 @@ class Engine:
                     encoding = request.loop.run_in_executor(self.pool, encoder.encode, part)
                 except RuntimeError:  # the pool has been shut down
                     raise stopped() from None
-                encodings = await encoding
+                async with asyncio.timeout(request.seconds_left):
+                    encodings = await encoding
             self.put(request, turn, encodings)
         seconds = time.monotonic() - started
         tell(self.observer.tokenised, len(request.rows), seconds)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -36,7 +36,8 @@ class Request:
         queue_seconds: longest wait of its rows for the model.
         forward_seconds: longest time that one of its batches took the model.
         failure: why the whole request failed, or None.
-        finished: set once there is nothing to wait for.
+        finished: done once there is nothing to wait for.
+        late: whether that is because its time was up.
     """
 
     def __init__(self, rows: Sequence[RowRequest], timeout: float, caller: str = "") -> None:
@@ -52,36 +53,61 @@ class Request:
         self.queue_seconds = 0.0
         self.forward_seconds = 0.0
         self.failure: ServiceError | None = None
-        self.finished = asyncio.Event()
+        self.finished: asyncio.Future[None] = self.loop.create_future()
+        self.late = False
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the deadline, and 0 after it."""
+        return max(self.deadline - time.monotonic(), 0.0)
 
     def settle(self, index: int, answer: Answer) -> None:
         """Record the answer of one row."""
         self.answers[index] = answer
         self.pending -= 1
         if not self.pending:
-            self.finished.set()
+            self.finish()
 
     def fail(self, error: ServiceError) -> None:
         """Give up the whole request, unless every row has its answer."""
         if self.pending:
             self.failure = error
-            self.finished.set()
+            self.finish()
+
+    def expire(self) -> None:
+        """Note that the time is up, unless there is nothing to wait for any more."""
+        self.late = not self.finished.done()
+        self.finish()
+
+    def finish(self) -> None:
+        """Stop waiting; whoever waited may have been cancelled."""
+        if not self.finished.done():
+            self.finished.set_result(None)
 
     async def answered(self) -> tuple[Answer, ...]:
-        """Wait for every row's answer.
+        """Wait for every row's answer, until the deadline.
 
         Raises:
             ServiceError: the whole request failed.
+            TimeoutError: the time is up.
         """
-        await self.finished.wait()
+        if not self.finished.done():
+            # Costs a request less than the context of a timeout does.
+            timer = self.loop.call_later(self.seconds_left, self.expire)
+            try:
+                await self.finished
+            finally:
+                timer.cancel()
         if self.failure is not None:
             raise self.failure
+        if self.late:
+            raise TimeoutError
         return tuple(answer for answer in self.answers if answer is not None)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Row:
-    """One text on its way through the queue and the model; compared by identity.
+    """One text on its way through the queue and the model; compared by identity, never changed.
 
     Attributes:
         request: whose it is.
@@ -89,6 +115,8 @@ class Row:
         capsule: pinned until the row leaves the queue or the model is done with it.
         encoding: the tokenised text.
         enqueued: when it was handed to the queue, on the monotonic clock.
+        tokens: of its text.
+        slots: positions that its capsule takes.
     """
 
     request: Request
@@ -96,21 +124,18 @@ class Row:
     capsule: Served
     encoding: Encoding
     enqueued: float
+    # Looked at time and again while it waits.
+    tokens: int = field(init=False)
+    slots: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tokens = len(self.encoding.input_ids)
+        self.slots = self.capsule.slots
 
     @property
     def caller(self) -> str:
         """Who asks."""
         return self.request.caller
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of its text."""
-        return len(self.encoding.input_ids)
-
-    @property
-    def slots(self) -> int:
-        """Positions that its capsule takes."""
-        return self.capsule.slots
 
     @property
     def deadline(self) -> float:

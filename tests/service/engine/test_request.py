@@ -1,8 +1,11 @@
+import asyncio
+
 import pytest
 
-from service.engine.records import RowAnswer
-from service.engine.request import Answered
+from service.engine.records import RowAnswer, RowRequest
+from service.engine.request import Answered, Request
 from service.errors import InternalError, Unavailable
+from tests.support.engines import TIMEOUT
 from tests.support.requests import queued_rows
 
 ANSWER = RowAnswer((1.0,), input_tokens=5, truncated=False)
@@ -14,7 +17,7 @@ async def test_answers_come_back_in_the_order_of_the_rows():
     request = rows[0].request
     error = InternalError("It failed.", code="inference_failed")
     request.settle(1, error)
-    assert not request.finished.is_set()
+    assert not request.finished.done()
     request.settle(0, ANSWER)
     assert await request.answered() == (ANSWER, error)
 
@@ -42,3 +45,31 @@ async def test_a_request_that_is_answered_cannot_fail_any_more():
     request.settle(0, ANSWER)
     request.fail(STOPPED)
     assert await request.answered() == (ANSWER,)
+
+
+async def test_a_request_waits_no_longer_than_its_deadline():
+    request = Request([RowRequest(None, {})], timeout=0.01)
+    with pytest.raises(TimeoutError):
+        await request.answered()
+    request.settle(0, ANSWER)
+    request.fail(STOPPED)
+    with pytest.raises(TimeoutError):
+        await request.answered()
+
+
+async def test_what_is_answered_before_the_deadline_stays_answered():
+    request = Request([RowRequest(None, {})], timeout=TIMEOUT)
+    request.settle(0, ANSWER)
+    request.expire()
+    assert await request.answered() == (ANSWER,)
+
+
+async def test_answers_for_a_caller_that_was_cancelled_are_taken_in_silence():
+    request = Request([RowRequest(None, {})], timeout=TIMEOUT)
+    waiting = asyncio.create_task(request.answered())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    request.settle(0, ANSWER)
+    assert request.answers == [ANSWER]
