@@ -7,7 +7,7 @@ is measured in a fresh process for each, since the peak of a process never falls
 
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -60,8 +60,9 @@ def measure(context: Context) -> Findings:
     batch_size = 4 if context.quick else 16
     loaded = load(context.backbone, device=context.device, dtype="float32")
     source, texts = pairs(context.data, rows)
-    encodings = loaded.tokeniser.encode(texts, MAX_LENGTH)
     steps = {side: Stepper(loaded, side) for side in SIDES}
+    longest = text_length(loaded, steps.values())
+    encodings = loaded.tokeniser.encode(texts, longest)
 
     context.tell(f"steps: {rounds} rounds of {batch_size} rows")
     batches = length_bucketed(lengths(encodings), batch_size, seed=0, epoch=1)
@@ -80,8 +81,8 @@ def measure(context: Context) -> Findings:
     peaks = {}
     for side in SIDES:
         context.tell(f"memory: {side}")
-        peaks[side] = peak_mebibytes(context, side, batch_size)
-    double = peak_mebibytes(context, CAPSULE, 2 * batch_size)
+        peaks[side] = peak_mebibytes(context, side, batch_size, longest)
+    double = peak_mebibytes(context, CAPSULE, 2 * batch_size, longest)
 
     return Findings(
         options={
@@ -91,7 +92,7 @@ def measure(context: Context) -> Findings:
             "batch_size": batch_size,
             "rounds": rounds,
             "texts": source,
-            "memory_tokens": MAX_LENGTH,
+            "memory_tokens": longest,
         },
         figures=(
             figure(
@@ -160,6 +161,12 @@ class Stepper:
             torch.cuda.synchronize(device)
 
 
+def text_length(loaded: LoadedBackbone, steps: Iterable[Stepper]) -> int:
+    """Most tokens of a text, the same for every side: all of them have to fit in beside it."""
+    slots = max(step.learner.slots for step in steps)
+    return min(MAX_LENGTH, loaded.backbone.max_tokens - slots)
+
+
 def learner(loaded: LoadedBackbone, side: str) -> Learner:
     """What a side trains."""
     if side in RIVALS:
@@ -225,7 +232,7 @@ def pairs(data: Path | None, count: int) -> tuple[str, list[str]]:
     return "train rows of rte", Random(0).sample(texts, count)
 
 
-def peak_mebibytes(context: Context, side: str, rows: int) -> float:
+def peak_mebibytes(context: Context, side: str, rows: int, length: int) -> float:
     """Memory that one step of long rows takes above the loaded backbone.
 
     Raises:
@@ -233,16 +240,16 @@ def peak_mebibytes(context: Context, side: str, rows: int) -> float:
     """
     with get_context("spawn").Pool(1) as pool:
         try:
-            return pool.apply(step_alone, (context.backbone, context.device, side, rows))
+            return pool.apply(step_alone, (context.backbone, context.device, side, rows, length))
         except Exception as error:
             raise BenchmarkError(f"The step of {side} failed: {error}") from error
 
 
-def step_alone(backbone: str, device: str, side: str, rows: int) -> float:
+def step_alone(backbone: str, device: str, side: str, rows: int, length: int) -> float:
     """Run in a process of its own: mebibytes by which one step raises its peak."""
     loaded = load(backbone, device=device, dtype="float32")
     step = Stepper(loaded, side)
-    row = Encoding(tuple([loaded.tokeniser.pad_id] * MAX_LENGTH), truncated=False)
+    row = Encoding(tuple([loaded.tokeniser.pad_id] * length), truncated=False)
     # One row first, so that what is set up once is not counted.
     step([row])
     if loaded.backbone.device.type == "cuda":

@@ -7,11 +7,13 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match
-from starlette.types import Scope
+from starlette.types import ASGIApp, Scope
 
 from service.api.capsules import endpoints as capsules
 from service.api.capsules.schemas import AliasTarget
@@ -28,10 +30,8 @@ from service.body import faults_of
 from service.errors import ServiceError
 from service.lean import LeanLane
 from service.metrics import Metrics
-from service.middleware.body_limit import BodyLimit
-from service.middleware.failures import UnexpectedErrors
-from service.middleware.observer import CLIENT_GONE, RequestObserver
-from service.middleware.unread import UnreadBodies
+from service.middleware.edge import Edge
+from service.middleware.exchange import CLIENT_GONE
 from service.notes import notes_of
 from service.openapi import DESCRIPTION, TITLE, document, release
 from service.problems import InvalidRequest, respond, respond_http
@@ -40,6 +40,23 @@ from service.startup import Assemble, assemble, running
 from service.state import Live, State
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+
+
+class Application(FastAPI):
+    """The framework behind our edge, in the place of its own outermost middlewares.
+
+    Those answer for exceptions, hold bodies to a size and tell of telemetry; each takes its part of
+    every request's time, and the edge does that already, or it is not wanted.
+    """
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """What every request passes through, from the inside out."""
+        live: Live = self.state.live
+        routed = ExceptionMiddleware(
+            AsyncExitStackMiddleware(self.router), handlers=self.exception_handlers
+        )
+        lane = LeanLane(routed, routes=self.router.routes, handlers=self.exception_handlers)
+        return Edge(lane, live.metrics, partial(body_limit, live.settings))
 
 
 def create_app(
@@ -67,7 +84,7 @@ def create_app(
         async with running(live, build, on_fatal, on_warm):
             yield State(live=live)
 
-    app = FastAPI(
+    app = Application(
         title=TITLE,
         description=DESCRIPTION,
         version=release(),
@@ -81,11 +98,6 @@ def create_app(
     for feature in (classify, capsules, jobs, models, health, docs):
         # Not by include_router, which would match every path once more for each request.
         app.router.routes.extend(feature.router.routes)
-    app.add_middleware(LeanLane, routes=app.router.routes, handlers=app.exception_handlers)
-    app.add_middleware(BodyLimit, limit=partial(body_limit, settings))
-    app.add_middleware(UnexpectedErrors)
-    app.add_middleware(UnreadBodies)
-    app.add_middleware(RequestObserver, metrics=live.metrics)
     app.add_exception_handler(ServiceError, on_service_error)
     app.add_exception_handler(RequestValidationError, on_invalid_parameter)
     app.add_exception_handler(HTTPException, on_http_exception)

@@ -1,6 +1,6 @@
-"""A way past the framework for the one endpoint where every microsecond counts."""
+"""A way past the framework for the endpoints where every microsecond counts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi.routing import APIRoute
@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.notes import ANSWER, Answer
 
 
 class LeanRoute(APIRoute):
@@ -77,7 +79,7 @@ class LeanLane:
 
 
 class JsonReply(Response):
-    """A reply of 200 in JSON, whose head is written down at once."""
+    """A reply of 200 in JSON, whose head is written down at once, to a request that is no HEAD."""
 
     def __init__(self, content: bytes, *headers: tuple[bytes, bytes]) -> None:
         """Prepare to send it.
@@ -88,9 +90,20 @@ class JsonReply(Response):
         """
         self.status_code = 200
         self.background = None
-        self.body = content
+        self.body = self.content = content
         self.raw_headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(content)),
             *headers,
         ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it, all at once where the server can."""
+        answer: Answer | None = scope.get("state", {}).get(ANSWER)
+        if answer is None or not answer(scope, header_lines(self.raw_headers), self.content):
+            await super().__call__(scope, receive, send)
+
+
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Headers as they are sent."""
+    return b"".join([b"%b: %b\r\n" % header for header in headers])

@@ -1,12 +1,21 @@
 """What is learned about a request while it is served; logged and counted at its end."""
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
 KEY = "notes"
 FAULT = "fault"
 """Where the HTTP protocol leaves, in a scope's state, why it could not read the request."""
+
+ANSWER = "answer"
+"""Where a scope's state has an :data:`Answer`, if the server gives one."""
+
+Answer = Callable[[MutableMapping[str, Any], bytes, bytes], bool]
+"""Sends a whole reply of 200, for a scope, of header lines and a content; tells whether it has.
+
+Where it has not, the reply goes in two messages as any application's does, which takes longer.
+"""
 
 
 @dataclass(slots=True)

@@ -7,17 +7,22 @@ application, so that it gets a request id, a log line and a problem document lik
 """
 
 import asyncio
+from collections.abc import MutableMapping
 from enum import Enum, auto
 from typing import Any
 
 import structlog
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 from uvicorn.server import ServerState
 
 from service.disconnect import KEY as DEPARTURE, Departure
 from service.errors import BadRequest, HeadersTooLarge, RequestTimeout, ServiceError, UriTooLong
-from service.notes import FAULT
+from service.notes import ANSWER, FAULT
 from service.state import Live
 
 MAX_TARGET_BYTES = 16 * 1024
@@ -187,6 +192,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is whole: the application may begin."""
         self.scope["state"][DEPARTURE] = Departure()
+        self.scope["state"][ANSWER] = self.answer
         super().on_headers_complete()
         self.phase = Phase.BODY
         self.collecting = 0
@@ -211,6 +217,36 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.pipeline:
             # A large body may have stopped the reading, without which nobody sees the client go.
             self.flow.resume_reading()
+
+    # --- replies ------------------------------------------------------------------------------
+
+    def answer(self, scope: MutableMapping[str, Any], lines: bytes, content: bytes) -> bool:
+        """Send a whole reply of 200 in one piece, where nothing about it is out of the ordinary.
+
+        Args:
+            scope: of the request that it is for, which is no HEAD.
+            lines: its headers as they are sent, the length among them; not checked.
+            content: its body.
+
+        Returns:
+            False where it has to go the usual way, in messages.
+        """
+        cycle = self.cycle
+        if (
+            cycle.scope is not scope  # others have come after it already
+            or cycle.response_started
+            or cycle.disconnected
+            or not cycle.keep_alive
+            or self.flow.write_paused
+        ):
+            return False
+        common = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers])
+        self.transport.write(b"%b%b%b\r\n%b" % (STATUS_LINE[200], common, lines, content))
+        cycle.waiting_for_100_continue = False
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
     # --- refusals -----------------------------------------------------------------------------
 

@@ -3,9 +3,10 @@
 A flag wins over an environment variable, which wins over the default. Nothing is read at import.
 """
 
+import json
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,7 +18,9 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from service.callers import caller_name
 
 PREFIX = "CAPSULE_"
 VARIABLE = re.compile(rf"\b{PREFIX}[A-Z_]+")
@@ -25,8 +28,17 @@ MIB = 1024 * 1024
 MAX_BATCH_ROWS = 64
 """The most that a batch has where nothing else is set."""
 
+BATCHES_AT_ONCE = 2
+"""Whose capsules are on the device together, at the least: one that runs and one that is prepared."""
+
 # Read by the client commands and the compose file, which may share an environment with a server.
 NOT_OURS = frozenset({"CAPSULE_URL", "CAPSULE_TAG", "CAPSULE_GPU_PORT"})
+
+# What callers are named by may be secrets that were put in the wrong place.
+UNTOLD = frozenset({"caller_weights"})
+
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
+"""Beyond them, accounts of positions divided by a weight would no longer be told apart."""
 
 DEVICE = re.compile(r"auto|cpu|cuda(:[0-9]{1,4})?")
 
@@ -59,6 +71,49 @@ def known_device(value: str) -> str:
     if not DEVICE.fullmatch(value):
         raise ValueError("choose auto, cpu, cuda or cuda:N")
     return value
+
+
+def read_weights(value: object) -> dict[str, float]:
+    """Read what share each caller gets, in a variable as JSON; names come out as they are compared.
+
+    Raises:
+        ValueError: telling what is wrong with it, and nothing that may be a secret.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value, object_pairs_hook=named_once)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"it is not JSON ({error.msg} at character {error.pos + 1})"
+            ) from error
+    if not isinstance(value, Mapping):
+        raise ValueError('give a JSON object of callers and weights, such as {"10.1.2.3": 4}')
+    shares = []
+    for number, (caller, weight) in enumerate(value.items(), start=1):
+        try:
+            name = caller_name(caller)
+        except ValueError as error:
+            raise ValueError(f"its caller number {number} is {error}") from error
+        if isinstance(weight, bool) or not isinstance(weight, int | float):
+            raise ValueError(f"the weight of {name} is no number")
+        if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
+            raise ValueError(
+                f"the weight of {name} is not between {LEAST_WEIGHT:f} and {MOST_WEIGHT:,.0f}"
+            )
+        shares.append((name, float(weight)))
+    return named_once(shares)
+
+
+def named_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Pairs as a mapping.
+
+    Raises:
+        ValueError: two have the same name.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("it names a caller twice")
+    return found
 
 
 class Settings(BaseSettings):
@@ -137,6 +192,11 @@ class Settings(BaseSettings):
     )
     queue_rows: Count = Field(
         default=4096, description="Rows that may wait for the model, of all requests together."
+    )
+    caller_weights: Annotated[Mapping[str, float], NoDecode, BeforeValidator(read_weights)] = Field(
+        default={},
+        description="Shares of a busy model by caller, in JSON, as multiples of what others get. A "
+        "caller is an address, or `sha256:` and the digest of its credentials as it sends them.",
     )
     timeout_ms: Count = Field(
         default=30_000,
@@ -225,7 +285,7 @@ class Settings(BaseSettings):
                 f"set {PREFIX}EXECUTOR to auto or torch, or {PREFIX}COMPILE to false"
             )
         rows = self.max_batch_rows or MAX_BATCH_ROWS
-        if self.bank_slots < 2 * rows:
+        if self.bank_slots < BATCHES_AT_ONCE * rows:
             raise ValueError(
                 f"{PREFIX}BANK_SLOTS is {self.bank_slots}, less than twice {PREFIX}MAX_BATCH_ROWS, "
                 f"{rows}: a batch that runs and one that is prepared may need that many capsules at "
@@ -260,6 +320,8 @@ def explain(fault: Mapping[str, Any], flags: Collection[str]) -> str:
     message = str(fault["msg"]).removeprefix("Value error, ")
     if fault["loc"]:
         name = str(fault["loc"][0])
+        if name in UNTOLD:
+            return f"{source(name, flags)} cannot be used: {message}."
         return f"{source(name, flags)} is {fault['input']!r}: {message}."
     names = {variable(name): name for name in Settings.model_fields}
     told = VARIABLE.sub(lambda found: source(names[found[0]], flags), message)

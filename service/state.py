@@ -107,7 +107,10 @@ class Live:
     metrics: Metrics
     phase: Literal["warming", "ready", "draining"] = "warming"
     warm: Warm | None = field(default=None)
-    callers: Callers = field(default_factory=Callers)
+    callers: Callers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.callers = Callers(self.settings.caller_weights)
 
     def open(self, warm: Warm) -> None:
         """Start to serve, unless the server is on its way out already."""

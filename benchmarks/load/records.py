@@ -35,9 +35,3 @@ class Load(Record):
     latencies_ms: tuple[float, ...]
     cpu_seconds: float
     sample: str
-
-
-class Failure(Record):
-    """Why a job was given up."""
-
-    failure: str

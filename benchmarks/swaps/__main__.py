@@ -1,25 +1,18 @@
 """The process that sends traffic: reads windows from standard input, answers on standard output."""
 
-import asyncio
-import sys
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
-import uvloop
-
+from benchmarks.sender import carry_out
 from benchmarks.swaps.client import traffic
-from benchmarks.swaps.records import Window
+from benchmarks.swaps.records import Traffic, Window
 
 
-def main() -> None:
-    """Work until there are no more windows."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        for line in sys.stdin:
-            window = Window.model_validate_json(line)
-            contents = [Path(path).read_bytes() for path in window.uploads]
-            outcome = runner.run(traffic(window, contents))
-            sys.stdout.write(outcome.model_dump_json() + "\n")
-            sys.stdout.flush()
+def send(window: Window) -> Coroutine[Any, Any, Traffic]:
+    """Send a window's traffic, with the files of its uploads read beforehand."""
+    return traffic(window, [Path(path).read_bytes() for path in window.uploads])
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(Window, send)

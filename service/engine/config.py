@@ -9,11 +9,13 @@ import torch
 from capsules.errors import OptionError
 from service.engine.batcher import Limits
 from service.engine.records import PROOF_CALLER
+from service.settings import BATCHES_AT_ONCE, MAX_BATCH_ROWS
 
 PROOF_WEIGHT = 0.1
 """What golden examples get of a busy model, beside any number of clients that get 1 each."""
 
-MAX_BATCH_ROWS, MAX_BATCH_ROWS_PADDING_FREE = 32, 64
+# Where padding is computed; where it is free, as many as the settings know of.
+MAX_BATCH_ROWS_PADDED = 32
 MAX_BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
 # A core is as fast on a few hundred positions as on more, and shorter batches answer sooner.
 MAX_BATCH_TOKENS_PADDING_FREE = {"cpu": 256, "cuda": 32_768}
@@ -21,8 +23,6 @@ MAX_BATCH_TOKENS_PADDING_FREE = {"cpu": 256, "cuda": 32_768}
 FREE_PADDING = {"cpu": 32, "cuda": 4096}
 # Rows looked at for a batch: where they join in their order, few more than fit.
 WINDOW, WINDOW_PADDING_FREE = 512, 128
-# One that runs and one that is prepared.
-BATCHES_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class EngineConfig:
                     f"caller_weights holds {weight}; give finite numbers above 0.",
                     field="caller_weights",
                 )
-        most = self.max_batch_rows or MAX_BATCH_ROWS_PADDING_FREE
+        most = self.max_batch_rows or MAX_BATCH_ROWS
         if self.bank_slots < BATCHES_AT_ONCE * most:
             raise OptionError(
                 f"bank_slots is {self.bank_slots}, but one batch that runs and one that is "
@@ -100,7 +100,7 @@ class EngineConfig:
 
     def batch_rows(self, padding_free: bool) -> int:
         """Most rows of one batch, where padding is computed or not."""
-        usual = MAX_BATCH_ROWS_PADDING_FREE if padding_free else MAX_BATCH_ROWS
+        usual = MAX_BATCH_ROWS if padding_free else MAX_BATCH_ROWS_PADDED
         return self.max_batch_rows or usual
 
     def limits(self, device: torch.device, *, padding_free: bool = False) -> Limits:

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +21,11 @@ from capsules.executors.base import Executor
 from capsules.executors.onnx.cache import GraphCache
 from capsules.executors.onnx.graph import export_command
 from capsules.executors.onnx.runtime import OnnxRuntimeExecutor
-from capsules.executors.onnx.verify import QUANTIZED_TOLERANCE, TOLERANCE, difference
+from capsules.executors.onnx.verify import (
+    FEATURE_TOLERANCE,
+    QUANTIZED_FEATURE_TOLERANCE,
+    difference,
+)
 from capsules.executors.torch import TorchExecutor
 from service.engine.warm_up import blank_prompts
 
@@ -133,10 +138,11 @@ def obstacle_to_graphs(loaded: LoadedBackbone, config: ExecutorConfig) -> str | 
 async def open_graph(loaded: LoadedBackbone, config: ExecutorConfig) -> OnnxRuntimeExecutor:
     """Find the backbone's graph or make it, and hold it to torch's answers.
 
-    One that was kept and proves wrong, as after a disk fault, is made anew.
+    One that was kept and proves wrong, as after a disk fault, is made anew. One that proves wrong
+    as it was made is not made again: it would come out the same.
 
     Raises:
-        GraphError: it cannot be made, loaded, or trusted.
+        GraphError: it cannot be made, loaded, or trusted, or could not be when it was made.
     """
     cache = GraphCache(config.graphs)
     fingerprint, quantized = loaded.info.fingerprint, config.quantization == "int8"
@@ -146,22 +152,36 @@ async def open_graph(loaded: LoadedBackbone, config: ExecutorConfig) -> OnnxRunt
         if executor is not None:
             return executor
     cache.discard(fingerprint, quantized=quantized)
+    check_not_refused(cache, fingerprint, quantized=quantized)
     try:
         async with AsyncFileLock(cache.lock_file(fingerprint, quantized=quantized)):
             # Another server may have made it while this one waited.
             executor = await usable(loaded, config, cache.find(fingerprint, quantized=quantized))
             if executor is not None:
                 return executor
+            check_not_refused(cache, fingerprint, quantized=quantized)
             cache.sweep(fingerprint, quantized=quantized)
             await make_graph(loaded, config, cache)
+            return await asyncio.to_thread(verified_first, loaded, config, cache)
     except OSError as error:
         raise GraphError(
             f"graphs cannot be kept in {config.graphs} ({error}); let CAPSULE_GRAPH_DIR name a "
             "folder that can be written to"
         ) from error
-    path = cache.find(fingerprint, quantized=quantized)
-    assert path is not None, "a graph was made"
-    return await asyncio.to_thread(verified, loaded, config, path)
+
+
+def check_not_refused(cache: GraphCache, fingerprint: str, *, quantized: bool) -> None:
+    """Stop where a graph was refused when it was made.
+
+    Raises:
+        GraphError: it was; the message says why, and how to have it tried again.
+    """
+    reason = cache.refusal(fingerprint, quantized=quantized)
+    if reason is not None:
+        path = cache.refusal_file(fingerprint, quantized=quantized)
+        raise GraphError(
+            f"{reason}, as was found when it was exported; remove {path} to have it exported again"
+        )
 
 
 async def usable(
@@ -209,6 +229,26 @@ async def make_graph(loaded: LoadedBackbone, config: ExecutorConfig, cache: Grap
     logger.info("graph_export_finished", backbone=loaded.info.id, seconds=seconds)
 
 
+def verified_first(
+    loaded: LoadedBackbone, config: ExecutorConfig, cache: GraphCache
+) -> OnnxRuntimeExecutor:
+    """:func:`verified` of a graph that has just been made, and is refused for good if it is wrong.
+
+    Raises:
+        GraphError: it cannot be loaded, or gives other answers.
+    """
+    fingerprint, quantized = loaded.info.fingerprint, config.quantization == "int8"
+    path = cache.find(fingerprint, quantized=quantized)
+    assert path is not None, "a graph was made"
+    try:
+        return verified(loaded, config, path)
+    except GraphError as error:
+        # Where it cannot be written down, the next start finds out for itself.
+        with suppress(OSError):
+            cache.refuse(fingerprint, str(error), quantized=quantized)
+        raise
+
+
 def verified(loaded: LoadedBackbone, config: ExecutorConfig, path: Path) -> OnnxRuntimeExecutor:
     """Load a graph and compare it with torch.
 
@@ -216,7 +256,7 @@ def verified(loaded: LoadedBackbone, config: ExecutorConfig, path: Path) -> Onnx
         GraphError: it cannot be loaded, or gives other answers.
     """
     quantized = config.quantization == "int8"
-    tolerance = QUANTIZED_TOLERANCE if quantized else TOLERANCE
+    tolerance = QUANTIZED_FEATURE_TOLERANCE if quantized else FEATURE_TOLERANCE
     try:
         executor = OnnxRuntimeExecutor(
             loaded.backbone, path, config.threads or available_cores(), quantized=quantized

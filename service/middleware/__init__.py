@@ -1,1 +1,1 @@
-"""What every request passes through, outermost first: observer, unread bodies, failures, body limit."""
+"""What every request passes through: the edge, and the parts that it is made of."""

@@ -1,9 +1,10 @@
 """Takes in what is left of a body that was answered before its end, so that the answer arrives."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive
 
 from service.middleware.body_limit import declares_more
 
@@ -15,7 +16,7 @@ IDLE_S = 1.0
 CLOSE = (b"connection", b"close")
 
 
-class UnreadBodies:
+class Discard:
     """Lets a client that is still sending its body see the reply.
 
     To close a connection whose input has not been read resets it, and the reset destroys the reply
@@ -24,52 +25,17 @@ class UnreadBodies:
     come, or none of it because the client waits for our word first, is closed afterwards.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, seconds: float = DISCARDING_S, idle: float = IDLE_S
-    ) -> None:
-        """Wrap an application.
+    def __init__(self, *, seconds: float = DISCARDING_S, idle: float = IDLE_S) -> None:
+        """Set the limits.
 
         Args:
-            app: answers, whether it reads the body or not.
             seconds: how long to go on reading after the reply.
             idle: how long to wait for the next part.
         """
-        self.app = app
         self.seconds = seconds
         self.idle = idle
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection."""
-        headers = dict(scope.get("headers", ()))
-        if scope["type"] != "http" or not has_body(headers):
-            await self.app(scope, receive, send)
-            return
-        ended = False
-
-        async def noting_receive() -> Message:
-            nonlocal ended
-            message = await receive()
-            # Also where the client has gone: that message has no `more_body`.
-            ended = not message.get("more_body", False)
-            return message
-
-        async def lingering_send(message: Message) -> None:
-            if ended:
-                await send(message)
-            elif message["type"] == "http.response.start":
-                reusable = ends_soon(headers)
-                added = () if reusable else (CLOSE,)
-                await send({**message, "headers": [*message.get("headers", ()), *added]})
-            elif message.get("more_body", False):
-                await send(message)
-            else:
-                await send({**message, "more_body": True})
-                await self.discard(noting_receive)
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-        await self.app(scope, noting_receive, lingering_send)
-
-    async def discard(self, receive: Receive) -> None:
+    async def __call__(self, receive: Receive) -> None:
         """Read a body to its end, or as far as the limits allow."""
         read = 0
         with suppress(TimeoutError):
@@ -82,12 +48,12 @@ class UnreadBodies:
                     read += len(message.get("body", b""))
 
 
-def has_body(headers: dict[bytes, bytes]) -> bool:
+def has_body(headers: Mapping[bytes, bytes]) -> bool:
     """Whether a request announces a body."""
     return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
 
 
-def ends_soon(headers: dict[bytes, bytes]) -> bool:
+def ends_soon(headers: Mapping[bytes, bytes]) -> bool:
     """Whether all of a body is on its way and small enough to be thrown away."""
     length = headers.get(b"content-length")
     return (

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def finish(work: Coroutine[Any, Any, T], undo: Callable[[T], None] | None = None) -> T:
+async def finish(
+    work: Coroutine[Any, Any, T] | asyncio.Future[T], undo: Callable[[T], None] | None = None
+) -> T:
     """Run `work` to its end, even where the caller is cancelled meanwhile.
 
     The cancellation is held back until the work is done, so locks that the caller holds are held

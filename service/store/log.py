@@ -5,6 +5,7 @@ commits and have no gaps: who has seen number n has seen everything before it.
 """
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.orm import Session
@@ -14,8 +15,12 @@ from service.store.errors import ChangesUnavailable
 from service.store.models import ChangeRow, table_of
 
 HEAD = select(func.max(ChangeRow.sequence))
-APPEND = insert(table_of(ChangeRow))
-CHANGE_COLUMNS = tuple(column.name for column in table_of(ChangeRow).columns)
+# The number is taken by the statement that uses it, which is one less for each change.
+APPEND = (
+    insert(table_of(ChangeRow))
+    .values(sequence=select(func.coalesce(func.max(ChangeRow.sequence), 0) + 1).scalar_subquery())
+    .returning(ChangeRow.sequence)
+)
 
 
 def head(session: Session) -> int:
@@ -33,10 +38,16 @@ def append(
     alias: str | None = None,
 ) -> int:
     """Log a change in the transaction that makes it, and return its sequence number."""
-    sequence = head(session) + 1
-    change = Change(sequence, kind, task, version, alias, at)
-    session.connection().execute(APPEND, {name: getattr(change, name) for name in CHANGE_COLUMNS})
+    change = entry(kind, task, version, at, alias)
+    sequence: int = session.connection().execute(APPEND, change).scalar_one()
     return sequence
+
+
+def entry(
+    kind: ChangeKind, task: str, version: int, at: datetime, alias: str | None = None
+) -> dict[str, Any]:
+    """Return what `APPEND` takes."""
+    return {"kind": kind, "task": task, "version": version, "alias": alias, "at": at}
 
 
 def since(session: Session, sequence: int, limit: int) -> list[Change]:

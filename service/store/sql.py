@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from sqlalchemy import Engine, and_, delete, func, select
 from sqlalchemy.orm import Session
 
 from service.store import log
-from service.store.additions import add
+from service.store.additions import Run, add, keep
 from service.store.aliases import point
 from service.store.base import (
     AliasRecord,
@@ -60,6 +60,10 @@ class SqlStore(ABC):
     def serialise(self, session: Session) -> None:
         """Begin a transaction that excludes every other writer until it ends."""
 
+    @abstractmethod
+    def driving(self) -> AbstractContextManager[Run]:
+        """Open a transaction like `writing`, of statements that the driver runs as they are."""
+
     def migrate(self) -> None:
         """Bring the database to this release's schema.
 
@@ -72,10 +76,16 @@ class SqlStore(ABC):
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """Open a transaction that sees one snapshot."""
+        with self.opened(), Session(self.engine) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Refuse to work once closed, and let nothing but `StoreError` out."""
         if self.closed:
             raise StoreUnavailable("the store is closed; open it again")
-        with translated(self.driver_error), Session(self.engine) as session, session.begin():
-            yield session
+        with translated(self.driver_error):
+            yield
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
@@ -98,6 +108,11 @@ class SqlStore(ABC):
         check_digest(digest, artefact)
         check_source(source)
         parsed = json_object(manifest)
+        with self.driving() as run:
+            kept = keep(run, task, digest, parsed, artefact, source, self.now())
+        if isinstance(kept, VersionRecord):
+            return kept, True
+        # To tell of what is there takes a session, and another process may take it away meanwhile.
         with self.writing() as session:
             return add(session, task, digest, parsed, artefact, source, self.now())
 

@@ -1,20 +1,28 @@
 """The store in one SQLite file: the embedded default."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from service.store.additions import Run
 from service.store.errors import StoreUnavailable
+from service.store.prepared import Prepared, Statement
 from service.store.sql import SqlStore, utc_now
 
 BEGIN = "sqlite_begin"
 """Execution option of a connection: the statement that begins its transactions."""
+
+BEGIN_WRITING = "BEGIN IMMEDIATE"
 
 PATIENCE_S = 5.0
 """How long a call waits for another writer, or for a free connection, before it gives up."""
@@ -38,10 +46,39 @@ class SqliteStore(SqlStore):
         super().__init__(sqlite_engine(path, patience_s), clock)
         self.patience_s = patience_s
         self.turn = Lock()
+        self.prepared: dict[Statement, Prepared] = {}
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """Open a transaction that no other writer overlaps, committed at the end.
+        """See `SqlStore.writing`."""
+        with self.queued(), super().writing() as session:
+            yield session
+
+    @contextmanager
+    def driving(self) -> Iterator[Run]:
+        """See `SqlStore.driving`."""
+        with self.queued(), self.opened(), closing(self.engine.raw_connection()) as connection:
+            cursor = connection.cursor()
+            cursor.execute(BEGIN_WRITING)
+            yield partial(self.run, cursor)
+            connection.commit()
+
+    def run(self, cursor: DBAPICursor, statement: Statement, values: Mapping[str, Any], /) -> Any:
+        """Run a statement; see `additions.Run`."""
+        prepared = self.prepared.get(statement)
+        if prepared is None:
+            prepared = Prepared(statement, self.engine.dialect, values)
+            self.prepared[statement] = prepared
+        try:
+            rows = cursor.execute(prepared.text, prepared.values(values)).fetchall()
+        except sqlite3.Error as error:
+            # As SQLAlchemy would have it, so that it is translated like any other.
+            raise DBAPIError.instance(prepared.text, None, error, sqlite3.Error) from error
+        return rows[0][0] if rows else None
+
+    @contextmanager
+    def queued(self) -> Iterator[None]:
+        """Wait for the other writers of this process, and have those that come later wait.
 
         Writers of this process queue here. SQLite makes those it turns away sleep and try again,
         which starves some of many for seconds, each with a connection in hand.
@@ -51,8 +88,7 @@ class SqliteStore(SqlStore):
                 f"the database was locked by other writers for {self.patience_s:g} s; retry"
             )
         try:
-            with super().writing() as session:
-                yield session
+            yield
         finally:
             self.turn.release()
 
@@ -61,7 +97,7 @@ class SqliteStore(SqlStore):
 
         A transaction that began as a reader may not become a writer once another has written.
         """
-        session.connection(execution_options={BEGIN: "BEGIN IMMEDIATE"})
+        session.connection(execution_options={BEGIN: BEGIN_WRITING})
 
 
 def sqlite_engine(path: Path, patience_s: float) -> Engine:

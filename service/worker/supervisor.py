@@ -1,5 +1,6 @@
 """Keeps a worker running beside a server: starts it, restarts it when it dies, ends it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -152,5 +153,7 @@ def written(value: object) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Mapping):
+        return json.dumps(value)
     # A `ByteSize` would round itself.
     return str(int(value)) if isinstance(value, int) else str(value)

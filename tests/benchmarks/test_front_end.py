@@ -62,7 +62,7 @@ def test_requests_take_the_tasks_in_turn():
 def test_a_reply_to_something_else_is_no_result(rows, monkeypatch):
     sample = json.dumps({"data": rows})
     load = Load(seconds=1.0, latencies_ms=(1.0,), cpu_seconds=0.0, sample=sample)
-    confused = LoadProcess(io.StringIO(), io.StringIO(load.model_dump_json()))
+    confused = LoadProcess(Load, io.StringIO(), io.StringIO(load.model_dump_json()))
     monkeypatch.setattr(front_end, "cpu_seconds", lambda process: 0.0)
 
     server: Any = SimpleNamespace(port=1, process=None)

@@ -46,7 +46,7 @@ def test_real_server_and_engine_are_measured_side_by_side(context):
 def test_answer_of_another_task_is_no_result(context):
     sample = '{"data": [{"task": "other"}]}'
     load = Load(seconds=1.0, latencies_ms=(1.0,), cpu_seconds=0.0, sample=sample)
-    confused = LoadProcess(io.StringIO(), io.StringIO(load.model_dump_json()))
+    confused = LoadProcess(Load, io.StringIO(), io.StringIO(load.model_dump_json()))
     with set_up(replace(context, serve=FAKE), QUICK, ["text"]) as bench:
         spoilt = replace(bench, load=confused)
         with pytest.raises(BenchmarkError, match="asked for task-00000"):

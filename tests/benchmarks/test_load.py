@@ -115,10 +115,3 @@ async def test_process_does_one_job_after_another_and_survives_failures():
 
         first, last = await asyncio.to_thread(work)
     assert (len(first.latencies_ms), len(last.latencies_ms)) == (3, 2)
-
-
-def test_process_that_has_ended_is_told():
-    with load_process() as process:
-        process.jobs.write("no job\n")
-        with pytest.raises(BenchmarkError, match="ended"):
-            process.send(job(1, 1, 1))

@@ -1,14 +1,10 @@
 import asyncio
-import io
 import sys
 from dataclasses import replace
 
-import pytest
-
-from benchmarks.errors import BenchmarkError
 from benchmarks.server import running_server
 from benchmarks.swaps.client import traffic
-from benchmarks.swaps.process import TrafficProcess, traffic_process
+from benchmarks.swaps.process import traffic_process
 from benchmarks.swaps.records import Window
 
 
@@ -97,10 +93,3 @@ def test_a_process_of_its_own_sends_it(context, tmp_path):
         }
         assert [reply.status for reply in found.uploads] == [201, 201]
         assert process.send(window).replies
-
-
-def test_a_process_that_ends_is_no_result():
-    process = TrafficProcess(windows=io.StringIO(), outcomes=io.StringIO())
-    window = Window(host="127.0.0.1", port=1, seconds=1, bodies=(), concurrency=1)
-    with pytest.raises(BenchmarkError, match="ended"):
-        process.send(window)

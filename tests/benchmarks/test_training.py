@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from benchmarks.training import (
     pairs,
     resident_mebibytes,
     shuffled,
+    text_length,
 )
 from capsules.backbones.load import load
 
@@ -57,6 +59,25 @@ def test_a_step_trains_what_is_learned_and_never_the_backbone(backbone: str, sid
     assert not any(one.requires_grad for one in loaded.backbone.model.parameters())
     after = loaded.backbone.model.state_dict()
     assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+def test_texts_leave_room_for_what_every_side_puts_beside_them(backbone: str) -> None:
+    loaded = load(backbone, device="cpu")
+    steps = [Stepper(loaded, side) for side in SIDES]
+    longest = text_length(loaded, steps)
+    slots = [step.learner.slots for step in steps]
+    assert min(slots) == 0
+    assert longest == loaded.backbone.max_tokens - max(slots)
+    for step in steps:
+        step(loaded.tokeniser.encode(["w1 " * 500], longest))
+    roomy = replace(loaded, backbone=Roomy())  # type: ignore[arg-type]
+    assert text_length(roomy, steps) == 256
+
+
+class Roomy:
+    """All of a backbone that counts here."""
+
+    max_tokens = 512
 
 
 def test_both_orders_have_every_row_once(backbone: str) -> None:

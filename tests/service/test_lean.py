@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
 from service.lean import JsonReply, LeanLane, LeanRoute
+from service.notes import ANSWER
 
 
 class Teapot(Exception):
@@ -107,3 +108,25 @@ def test_it_is_documented_as_any_route() -> None:
     assert operation["summary"] == "Make a thing"
     assert operation["tags"] == ["things"]
     assert "418" in operation["responses"]
+
+
+@pytest.mark.parametrize("able", [True, False])
+async def test_a_reply_goes_out_at_once_where_the_server_can(*, able: bool) -> None:
+    given: list[bytes] = []
+    sent: list[Any] = []
+
+    def answer(scope: Scope, lines: bytes, content: bytes) -> bool:
+        given.append(lines + content)
+        return able
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is read")
+
+    async def send(message: Any) -> None:
+        sent.append(message["type"])
+
+    scope = {"type": "http", "state": {ANSWER: answer}}
+    await JsonReply(b"{}", (b"x-way", b"short"))(scope, receive, send)
+    head = b"content-type: application/json\r\ncontent-length: 2\r\nx-way: short\r\n"
+    assert given == [head + b"{}"]
+    assert sent == ([] if able else ["http.response.start", "http.response.body"])

@@ -1,5 +1,6 @@
 import json
 import logging
+import time
 import warnings
 from collections.abc import Iterator
 
@@ -31,6 +32,22 @@ def test_our_events_and_the_libraries_are_lines_of_the_same_json(
     assert ours["request_id"] == theirs["request_id"] == "abc"
     assert ours["timestamp"].endswith("Z")
     assert theirs["timestamp"].endswith("Z")
+
+
+def test_the_time_is_that_of_the_line_across_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure_logging("INFO", "json")
+    written = {
+        1_764_500_000_000_000_999: "2025-11-30T10:53:20.000000Z",
+        1_764_500_000_987_654_321: "2025-11-30T10:53:20.987654Z",
+        1_764_500_001_000_042_000: "2025-11-30T10:53:21.000042Z",
+    }
+    for now in written:
+        monkeypatch.setattr(time, "time_ns", lambda now=now: now)
+        structlog.get_logger().info("tick")
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["timestamp"] for line in lines] == list(written.values())
 
 
 def test_an_exception_is_part_of_its_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -362,6 +362,68 @@ def test_what_was_asked_before_is_answered_first(
     assert rest(raw) == b""
 
 
+# --- replies in one piece -------------------------------------------------------------------
+
+CLASSIFY = POST + b"Content-Length: 26\r\n\r\n" + BODY
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each reply that could go out in one piece: whether it did."""
+    did: list[bool] = []
+    original = protocol.BoundedProtocol.answer
+
+    def answer(self: protocol.BoundedProtocol, *reply: Any) -> bool:
+        did.append(original(self, *reply))
+        return did[-1]
+
+    monkeypatch.setattr(protocol.BoundedProtocol, "answer", answer)
+    return did
+
+
+def test_a_reply_in_one_piece_is_like_any_other(
+    connect: Callable[[], socket.socket], at_once: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = connect()
+    send(raw, CLASSIFY)
+    one = next_reply(raw)
+    send(raw, CLASSIFY)
+    again = next_reply(raw)
+    assert at_once == [True, True]
+    monkeypatch.setattr(protocol.BoundedProtocol, "answer", lambda *reply: False)
+    send(raw, CLASSIFY)
+    other = next_reply(raw)
+    assert one.status == again.status == other.status == 200
+    assert list(one.headers) == list(again.headers) == list(other.headers)
+    assert one.headers["content-type"] == "application/json"
+    assert "date" in one.headers
+    assert one.headers["x-request-id"] != again.headers["x-request-id"]
+    answers = [json.loads(reply.body)["data"] for reply in (one, again, other)]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_the_last_reply_of_a_connection_says_so(
+    connect: Callable[[], socket.socket], at_once: list[bool]
+) -> None:
+    raw = connect()
+    reply = last_reply(raw, CLASSIFY.replace(b"Host: x", b"Host: x\r\nConnection: close"))
+    assert (reply.status, at_once) == (200, [False])
+    assert rest(raw) == b""
+
+
+def test_requests_that_come_together_are_answered_in_their_order(
+    connect: Callable[[], socket.socket], at_once: list[bool]
+) -> None:
+    raw = connect()
+    ids = [b"first", b"second", b"third"]
+    send(raw, b"".join(CLASSIFY.replace(b"Host: x", b"X-Request-Id: " + one) for one in ids))
+    found = [next_reply(raw) for _ in ids]
+    assert [reply.headers["x-request-id"].encode() for reply in found] == ids
+    assert [reply.status for reply in found] == [200, 200, 200]
+    # While others wait behind it, a request is not the connection's latest.
+    assert at_once == [False, False, True]
+
+
 # --- pace -----------------------------------------------------------------------------------
 
 

@@ -1,10 +1,13 @@
+import asyncio
 import gc
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,9 @@ import pytest
 import uvicorn
 
 from service.metrics import Metrics
-from service.server import FAILURE, Server, deafen, explain, listen, serve, settle
-from service.state import Live
+from service.server import FAILURE, SUCCESS, Server, deafen, explain, listen, serve, settle
+from service.settings import Settings
+from service.state import Live, Warm
 from tests.support.backbones import save_tiny_bert
 from tests.support.commands import environment
 from tests.support.edge import PATIENCE_S, settings_for, wait_until
@@ -77,6 +81,24 @@ def test_what_start_up_left_is_never_collected() -> None:
     assert gc.get_freeze_count() == 0
     settle()
     assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.timeout(120)
+def test_a_server_that_is_stopped_before_it_is_warm_leaves_without_collecting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], restored: None
+) -> None:
+    @asynccontextmanager
+    async def build(settings: Settings, metrics: Metrics) -> AsyncIterator[Warm]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+        yield  # type: ignore[misc]
+
+    gc.unfreeze()
+    try:
+        assert serve(settings_for(tmp_path, port=0), build) == SUCCESS
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_a_port_in_use_is_one_clear_line(

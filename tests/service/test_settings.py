@@ -167,6 +167,49 @@ def test_limits_that_contradict_each_other_are_refused(
     assert all(name in str(caught.value) for name in names)
 
 
+CREDENTIALS = f"sha256:{'0f' * 32}"
+
+
+def test_callers_and_their_weights_are_read_from_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().caller_weights == {}
+    told = f'{{"10.1.2.3": 4, "0::1": 0.5, "{CREDENTIALS.upper()}": 1e2}}'
+    monkeypatch.setenv("CAPSULE_CALLER_WEIGHTS", told)
+    expected = {"10.1.2.3": 4.0, "::1": 0.5, CREDENTIALS: 100.0}
+    assert load_settings().caller_weights == expected
+    assert load_settings(caller_weights={"::1": 3}).caller_weights == {"::1": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ("10.1.2.3=4", "it is not JSON (Extra data at character 5)"),
+        ("{'10.1.2.3': 4}", "it is not JSON (Expecting property name enclosed in double quotes"),
+        ("[4]", 'give a JSON object of callers and weights, such as {"10.1.2.3": 4}'),
+        ('{"::1": 1, "Bearer swordfish": 2}', "its caller number 2 is neither an address nor"),
+        ('{"::1": "swordfish"}', "the weight of ::1 is no number"),
+        ('{"::1": true}', "the weight of ::1 is no number"),
+        ('{"::1": {"swordfish": 1}}', "the weight of ::1 is no number"),
+        ('{"::1": 0}', "the weight of ::1 is not between 0.000001 and 1,000,000"),
+        ('{"::1": -1}', "the weight of ::1 is not between"),
+        ('{"::1": NaN}', "the weight of ::1 is not between"),
+        ('{"::1": Infinity}', "the weight of ::1 is not between"),
+        (f'{{"::1": 1{"0" * 400}}}', "the weight of ::1 is not between"),
+        ('{"::1": 1, "::1": 2}', "it names a caller twice"),
+        ('{"::1": 1, "0::1": 2}', "it names a caller twice"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_told_without_what_may_be_secret(
+    told: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAPSULE_CALLER_WEIGHTS", told)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(port="eighty")
+    number, weights = sorted(caught.value.problems)
+    assert number.startswith("--port is 'eighty'")
+    assert weights.startswith(f"CAPSULE_CALLER_WEIGHTS cannot be used: {problem}")
+    assert "swordfish" not in weights
+
+
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         load_settings().port = 1  # type: ignore[misc]

@@ -1,4 +1,5 @@
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
@@ -12,7 +13,11 @@ from capsules.backbones.base import LoadedBackbone
 from capsules.errors import BackboneError, BackboneFault
 from capsules.executors.base import TOLERANCE, Executor
 from capsules.executors.torch import TorchExecutor
+from service.engine.batcher import Limits
+from service.engine.config import PROOF_WEIGHT
 from service.engine.executors import ExecutorConfig, open_executor
+from service.engine.queue import RowQueue
+from service.engine.records import PROOF_CALLER
 from service.errors import Unavailable
 from service.metrics import Metrics
 from service.settings import Settings
@@ -24,6 +29,7 @@ from tests.support.backbones import save_tiny_bert
 from tests.support.commands import GRAPHS
 from tests.support.edge import EdgeEngine, settings_for, with_engine
 from tests.support.executors import RecordingExecutor
+from tests.support.requests import queued_rows
 
 
 @pytest.fixture
@@ -125,6 +131,30 @@ def test_the_engine_gets_its_settings(tmp_path: Path) -> None:
     assert config.max_batch_tokens is None
 
 
+async def test_a_caller_with_more_weight_gets_its_share(tmp_path: Path) -> None:
+    heavy = "sha256:bffde20413347b7a00e1363de3f97ca69e419dc0aea55f4a4a75018fab3a0e8e"
+    settings = settings_for(tmp_path, caller_weights={heavy: 3, "10.0.0.2": 0.5})
+    callers = Live(settings, Metrics(tasks=1)).callers
+    keys = {
+        "heavy": callers.key({"headers": [(b"authorization", b"Bearer secret")]}),
+        "usual": callers.key({"headers": [], "client": ("10.0.0.3", 1)}),
+        "light": callers.key({"headers": [], "client": ("10.0.0.2", 1)}),
+    }
+    weights = engine_config(settings, RecordingExecutor(8)).caller_weights
+    assert weights == {PROOF_CALLER: PROOF_WEIGHT, heavy: 3.0, "10.0.0.2": 0.5}
+
+    queue = RowQueue(1000, Limits(max_rows=9, max_tokens=1000), weights=weights)
+    for key in keys.values():
+        queue.reserve(100, key)
+        queue.put(queued_rows([9] * 100, caller=key))
+    first: Counter[str] = Counter()
+    for _ in range(10):
+        picked = queue.take()
+        assert picked is not None
+        first.update(row.caller for row in picked.batch)
+    assert first == {keys["heavy"]: 60, keys["usual"]: 20, keys["light"]: 10}
+
+
 def test_torch_keeps_out_of_the_way_of_an_executor_with_threads_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,8 +232,9 @@ async def test_the_real_thing_is_assembled(tmp_path: Path) -> None:
         assert warm.jobs.rehearsal.max_length("addition", 1) == 65
         with closing(open_store(tmp_path / "data")) as other:
             other.add_version("trec", digest(b"x"), {}, b"x", "upload")
-        await until(lambda: metrics.known("trec"))
-        assert metrics.registry.get_sample_value("capsule_tasks_followed_total") == 1
+        followed = metrics.registry.get_sample_value
+        await until(lambda: followed("capsule_tasks_followed_total") == 1)
+        assert metrics.known("trec")
         assert (metrics.registry.get_sample_value("capsule_follower_lag_seconds") or 0.0) < 20
     assert not warm.engine.healthy
 

@@ -12,7 +12,10 @@ from pathlib import Path
 from capsules.executors.onnx.graph import graph_file
 
 FORMAT = 1
-"""Counts on whenever graphs come to look different for reasons that no version below tells."""
+"""Counts on whenever graphs come to look different for reasons that no version below tells.
+
+Also where those that were refused may be right by now.
+"""
 
 MAKERS = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 """Packages whose version may change what a graph looks like."""
@@ -48,6 +51,32 @@ class GraphCache:
     def discard(self, fingerprint: str, *, quantized: bool) -> None:
         """Remove a graph that is not what it should be."""
         shutil.rmtree(self.place(fingerprint, quantized=quantized), ignore_errors=True)
+
+    def refusal_file(self, fingerprint: str, *, quantized: bool) -> Path:
+        """Where it is written down why a graph was refused; there is none where it was not."""
+        return self.place(fingerprint, quantized=quantized).with_suffix(".refused")
+
+    def refusal(self, fingerprint: str, *, quantized: bool) -> str | None:
+        """Why a graph was refused that had just been made, or None where none was."""
+        try:
+            return self.refusal_file(fingerprint, quantized=quantized).read_text(encoding="utf-8")
+        except OSError:
+            return None
+
+    def refuse(self, fingerprint: str, reason: str, *, quantized: bool) -> None:
+        """Remove a graph that has just been made, and keep in mind that it is not worth making.
+
+        Args:
+            fingerprint: of the backbone.
+            reason: why that is so.
+            quantized: whether its weights are 8-bit integers.
+
+        Raises:
+            OSError: the reason cannot be written down.
+        """
+        self.discard(fingerprint, quantized=quantized)
+        path = self.refusal_file(fingerprint, quantized=quantized)
+        path.write_text(reason, encoding="utf-8")
 
     def sweep(self, fingerprint: str, *, quantized: bool) -> None:
         """Remove what makers left that were killed; for whoever holds the lock."""

@@ -15,7 +15,7 @@ from capsules.executors.onnx.graph import FEATURES, graph_feed
 from capsules.injection import Prompts
 from capsules.packing.feed import Packer
 
-QUANTIZED_TOLERANCE = 0.35
+QUANTIZED_PROBABILITY_TOLERANCE = 0.35
 """How far 8-bit integers may move a probability, see docs/decisions/0014-executors.md."""
 
 SHARED_BYTES = 1024**3
@@ -54,7 +54,7 @@ class OnnxRuntimeExecutor(Executor):
         """
         self.name = "onnxruntime-int8" if quantized else "onnxruntime"
         if quantized:
-            self.tolerance = QUANTIZED_TOLERANCE
+            self.tolerance = QUANTIZED_PROBABILITY_TOLERANCE
         self.packer = Packer(backbone)
         options = [session_options(1)]
         if threads > 1 and graph_bytes(graph) <= SHARED_BYTES:

@@ -7,10 +7,10 @@ from capsules.executors.base import Executor
 from capsules.executors.onnx.examples import example
 from capsules.executors.torch import TorchExecutor
 
-TOLERANCE = 1e-4
+FEATURE_TOLERANCE = 1e-4
 """Largest difference of a feature, of the largest feature where that is beyond 1."""
 
-QUANTIZED_TOLERANCE = 0.2
+QUANTIZED_FEATURE_TOLERANCE = 0.2
 """The same where weights are 8-bit integers."""
 
 LENGTHS = (1, 14, 6, 37, 3)

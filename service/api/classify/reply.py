@@ -3,9 +3,8 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from random import getrandbits
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -19,8 +18,7 @@ FEW_LABELS = 128
 """Fewer than that are sorted faster than handed to numpy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Classified:
+class Classified(NamedTuple):
     """A reply, and what is to be told beside it.
 
     Attributes:

@@ -1,7 +1,6 @@
 """Reads the rows out of a request, whichever of its forms it has."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -29,8 +28,7 @@ class Row(NamedTuple):
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What a request comes to.
 
     Attributes:
@@ -135,12 +133,10 @@ def check_texts(texts: Sequence[tuple[Any, str]]) -> None:
     Raises:
         InvalidRequest: one is neither a string nor an object of strings.
     """
-    faults = (
-        fault
-        for text, path in texts
-        if not isinstance(text, str)
-        for fault in faults_of_inputs(text, path)
-    )
+    others = [(text, path) for text, path in texts if not isinstance(text, str)]
+    if not others:
+        return
+    faults = (fault for text, path in others for fault in faults_of_inputs(text, path))
     told = list(islice(faults, MAX_FAULTS))
     if told:
         raise InvalidRequest(told)

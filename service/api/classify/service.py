@@ -18,7 +18,7 @@ from service.state import Warm
 
 # Scores whose reply is put together on the event loop: a millisecond's work.
 LARGE_SCORES = 4096
-NO_TIME = Timings(tokenise=0.0, queue=0.0, forward=0.0)
+UNASKED = Outcome(rows=(), timings=Timings(tokenise=0.0, queue=0.0, forward=0.0))
 
 
 async def classify(
@@ -48,7 +48,7 @@ async def classify(
     truncate = request.get("truncate", True)
     prepared = [prepare(row, found[row.reference], settings, truncate) for row in plan.rows]
     accepted = [row for row in prepared if isinstance(row, RowRequest)]
-    outcome = Outcome(rows=(), timings=NO_TIME)
+    outcome = UNASKED
     if accepted:
         # Nothing may be awaited between resolving and this: a capsule might go meanwhile.
         elapsed = time.perf_counter() - notes.started

@@ -3,6 +3,7 @@ import torch
 
 from capsules.errors import OptionError
 from service.engine.config import EngineConfig
+from service.settings import BATCHES_AT_ONCE, MAX_BATCH_ROWS, SettingsError, load_settings
 
 
 def test_the_limits_follow_the_device():
@@ -50,6 +51,15 @@ def test_a_bank_as_large_as_a_batch_that_runs_and_one_that_is_prepared_is_enough
     assert EngineConfig(bank_slots=8, max_batch_rows=4).bank_slots == 8
     with pytest.raises(OptionError, match=r"2 \* 4 capsules"):
         EngineConfig(bank_slots=7, max_batch_rows=4)
+
+
+def test_a_bank_that_the_settings_let_pass_is_large_enough_for_the_engine():
+    most = BATCHES_AT_ONCE * MAX_BATCH_ROWS
+    assert EngineConfig(bank_slots=load_settings(bank_slots=most).bank_slots).bank_slots == most
+    with pytest.raises(SettingsError):
+        load_settings(bank_slots=most - 1)
+    with pytest.raises(OptionError):
+        EngineConfig(bank_slots=most - 1)
 
 
 def test_where_padding_is_free_batches_have_more_rows_and_fewer_positions():

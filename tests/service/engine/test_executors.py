@@ -20,10 +20,11 @@ from capsules.backbones.load import load
 from capsules.core import Reading, TokenBatch
 from capsules.errors import OptionError
 from capsules.executors.base import TOLERANCE
+from capsules.executors.onnx import cache
 from capsules.executors.onnx.cache import GraphCache
 from capsules.executors.onnx.graph import GRAPH, graph_file
 from capsules.executors.onnx.runtime import OnnxRuntimeExecutor
-from capsules.executors.onnx.verify import QUANTIZED_TOLERANCE, difference
+from capsules.executors.onnx.verify import QUANTIZED_FEATURE_TOLERANCE, difference
 from capsules.injection import Prompts
 from service.engine import executors
 from service.engine.executors import (
@@ -47,6 +48,7 @@ pytestmark = pytest.mark.timeout(300)
 COPY = "import shutil, sys; shutil.copytree(sys.argv[1], sys.argv[2], dirs_exist_ok=True)"
 SLOWLY = f"import time; time.sleep(0.3); {COPY}"
 FAIL = "import sys; print('a long story', file=sys.stderr); sys.exit('the model is too odd')"
+UNREADABLE = "import pathlib, sys; pathlib.Path(sys.argv[2], 'graph.onnx').write_text('none')"
 HANG = """
 import os, pathlib, sys, time
 folder = pathlib.Path(sys.argv[2])
@@ -258,7 +260,7 @@ class TestGraphs:
         executor = await open_executor(loaded, config_of(loaded, graphs, quantization="int8"))
         assert executor.name == "onnxruntime-int8"
         assert executor.tolerance > TOLERANCE
-        assert 1e-4 < difference(loaded.backbone, executor, seed=5) < QUANTIZED_TOLERANCE
+        assert 1e-4 < difference(loaded.backbone, executor, seed=5) < QUANTIZED_FEATURE_TOLERANCE
         exporter.graph = graph
         assert (await open_executor(loaded, config_of(loaded, graphs))).name == "onnxruntime"
         assert [quantized for _, quantized in exporter.asked] == [True, False]
@@ -334,6 +336,85 @@ class TestGraphs:
         with pytest.raises(OptionError, match="its graph differs from torch") as refused:
             await open_executor(other, config_of(other, graphs, choice="onnxruntime"))
         assert refused.value.field == "executor"
+
+    @pytest.mark.parametrize("quantization", ["none", "int8"])
+    async def test_a_graph_that_is_wrong_as_it_was_made_is_not_made_again(
+        self,
+        quantization: str,
+        graph: Path,
+        integers: Path,
+        graphs: Path,
+        exporter: Exporter,
+        tmp_path: Path,
+    ) -> None:
+        other = tiny_bert(tmp_path / "other", seed=1)
+        exporter.graph = graph if quantization == "none" else integers
+        config = config_of(other, graphs, choice="onnxruntime", quantization=quantization)
+        told = []
+        for _ in range(3):
+            with capture_logs() as logs, pytest.raises(OptionError) as refused:
+                await open_executor(other, config)
+            assert refused.value.field == "executor"
+            reason = only(logs, "executor_rejected")["reason"]
+            assert reason in refused.value.message
+            told.append((events(logs)[:-1], reason))
+        assert len(exporter.asked) == 1
+        (made, first), *later = told
+        assert made == ["graph_export_started", "graph_export_finished"]
+        assert first.startswith("its graph differs from torch by ")
+        (note,) = left_in(graphs)
+        again = (
+            f"{first}, as was found when it was exported; remove {graphs / note} to have it "
+            "exported again"
+        )
+        assert later == [([], again)] * 2
+
+        (graphs / note).unlink()
+        with pytest.raises(OptionError):
+            await open_executor(other, config)
+        assert len(exporter.asked) == 2
+
+    async def test_a_graph_that_cannot_be_run_as_it_was_made_is_refused_too(
+        self, loaded: LoadedBackbone, graphs: Path, exporter: Exporter
+    ) -> None:
+        exporter.script = UNREADABLE
+        for _ in range(2):
+            assert (await open_executor(loaded, config_of(loaded, graphs))).name == "torch"
+        assert len(exporter.asked) == 1
+
+    async def test_what_was_refused_is_of_one_backbone_and_of_these_versions(
+        self,
+        loaded: LoadedBackbone,
+        graphs: Path,
+        exporter: Exporter,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        other = tiny_bert(tmp_path / "other", seed=1)
+        config = config_of(other, graphs)
+        assert (await open_executor(other, config)).name == "torch"
+        assert (await open_executor(loaded, config_of(loaded, graphs))).name == "onnxruntime"
+        assert len(exporter.asked) == 2
+        monkeypatch.setattr(cache, "version", lambda name: "99.0")
+        assert (await open_executor(other, config)).name == "torch"
+        assert len(exporter.asked) == 3
+
+    async def test_servers_that_wait_for_an_export_learn_that_it_was_refused(
+        self, graphs: Path, exporter: Exporter, tmp_path: Path
+    ) -> None:
+        other = tiny_bert(tmp_path / "other", seed=1)
+        exporter.script = SLOWLY
+        opened = [open_executor(other, config_of(other, graphs)) for _ in range(3)]
+        assert [executor.name for executor in await asyncio.gather(*opened)] == ["torch"] * 3
+        assert len(exporter.asked) == 1
+
+    async def test_where_a_refusal_cannot_be_kept_the_reason_is_told_all_the_same(
+        self, graphs: Path, exporter: Exporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = tiny_bert(tmp_path / "other", seed=1)
+        monkeypatch.setattr(GraphCache, "refusal_file", lambda *_, **__: graphs / "no" / "note")
+        with pytest.raises(GraphError, match="its graph differs from torch"):
+            await open_graph(other, config_of(other, graphs))
 
     async def test_a_graph_that_cannot_be_made_leaves_nothing(
         self, loaded: LoadedBackbone, graphs: Path, exporter: Exporter

@@ -2,10 +2,9 @@ import asyncio
 
 import pytest
 
-from service.engine.records import RowAnswer, RowRequest
-from service.engine.request import Answered, Request
+from service.engine.records import RowAnswer
+from service.engine.request import Answered
 from service.errors import InternalError, Unavailable
-from tests.support.engines import TIMEOUT
 from tests.support.requests import queued_rows
 
 ANSWER = RowAnswer((1.0,), input_tokens=5, truncated=False)
@@ -48,7 +47,7 @@ async def test_a_request_that_is_answered_cannot_fail_any_more():
 
 
 async def test_a_request_waits_no_longer_than_its_deadline():
-    request = Request([RowRequest(None, {})], timeout=0.01)
+    request = queued_rows([5], timeout=0.01)[0].request
     with pytest.raises(TimeoutError):
         await request.answered()
     request.settle(0, ANSWER)
@@ -58,14 +57,14 @@ async def test_a_request_waits_no_longer_than_its_deadline():
 
 
 async def test_what_is_answered_before_the_deadline_stays_answered():
-    request = Request([RowRequest(None, {})], timeout=TIMEOUT)
+    request = queued_rows([5])[0].request
     request.settle(0, ANSWER)
     request.expire()
     assert await request.answered() == (ANSWER,)
 
 
 async def test_answers_for_a_caller_that_was_cancelled_are_taken_in_silence():
-    request = Request([RowRequest(None, {})], timeout=TIMEOUT)
+    request = queued_rows([5])[0].request
     waiting = asyncio.create_task(request.answered())
     await asyncio.sleep(0)
     waiting.cancel()

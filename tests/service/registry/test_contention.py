@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from service.errors import ServiceError, Unavailable, Unprocessable
+from service.registry.lanes import EXAMINERS
 from service.registry.registry import Registry
+from service.registry.uploads import SMALL_BYTES
 from service.store.base import VersionRecord
 from service.store.open import DATABASE_NAME
 from service.store.sqlite import SqliteStore
@@ -109,6 +112,24 @@ async def test_changes_of_one_task_wait_no_longer_either(data_dir: Path) -> None
         assert not first.done()
         engine.gate.set()
         assert (await first)[1]
+
+
+async def test_a_small_file_needs_no_thread_to_be_examined(data_dir: Path) -> None:
+    go = threading.Event()
+    with opened(data_dir, patience_s=30) as store:
+        registry, _ = await loaded(store, patience_s=SHORT_S)
+        examining = registry.lanes.examining
+        busy = [asyncio.create_task(examining.run(None, go.wait, 30)) for _ in range(EXAMINERS)]
+        await until(examining.free.locked)
+        assert (await registry.upload(an_artefact("small")))[1]
+        with pytest.raises(Unprocessable) as refused:
+            await registry.upload(bytes(SMALL_BYTES))
+        assert refused.value.code == "not_safetensors"
+        with pytest.raises(Unavailable) as waited:
+            await registry.upload(bytes(SMALL_BYTES + 1))
+        assert waited.value.code == "busy"
+        go.set()
+        assert await asyncio.gather(*busy) == [True] * EXAMINERS
 
 
 async def test_a_registry_can_be_closed(data_dir: Path) -> None:

@@ -1,9 +1,11 @@
 """An upload that is refused says why, and nothing remembers it."""
 
+from typing import Any
+
 import pytest
 
 from capsules.artefact.file import Capsule, digest
-from capsules.errors import ArtefactFault
+from capsules.errors import ArtefactError, ArtefactFault
 from service.errors import (
     Conflict,
     InternalError,
@@ -76,6 +78,24 @@ async def test_a_bank_that_is_full_leaves_no_trace(occupied: Registry, engine: F
     engine.bank.fail_next(MemoryError("no room for the candidate"))
     with pytest.raises(MemoryError):
         await occupied.upload(an_artefact())
+    assert state(occupied, engine) == before
+
+
+@pytest.mark.parametrize("golden", [None, []], ids=["golden examples", "none"])
+async def test_words_that_the_bank_cannot_tell_apart_leave_no_trace(
+    golden: list[dict[str, Any]] | None, occupied: Registry, engine: FakeEngine
+) -> None:
+    before = state(occupied, engine)
+    capsule = a_capsule("trec", seed=9, golden=golden)
+    words = {"verbalizers": {"no": "one", "yes": "one"}}
+    data = an_artefact("trec", seed=9)
+    candidate = Candidate(
+        Capsule(capsule.manifest.model_copy(update=words), capsule.tensors), digest(data), data
+    )
+    engine.bank.fail_next(ArtefactError("Two words are one.", code=ArtefactFault.INVALID_LABELS))
+    with pytest.raises(Unprocessable, match="Two words are one") as refused:
+        await occupied.uploads.admit(candidate, "upload")
+    assert refused.value.code == "invalid_labels"
     assert state(occupied, engine) == before
 
 

@@ -55,6 +55,15 @@ class TestUpload:
         assert list(engine.bank.resident) == [served]
         assert await registry.artefact("trec", 1) == data
 
+    async def test_a_copy_for_proof_is_made_only_where_there_is_something_to_prove(
+        self, registry: Registry, engine: FakeEngine
+    ) -> None:
+        engine.bank.fail_next(None, MemoryError("for a second copy"))
+        record, created = await registry.upload(an_artefact(golden=[]))
+        assert (record.version, created) == (1, True)
+        with pytest.raises(MemoryError):
+            await registry.upload(an_artefact(seed=1))
+
     async def test_becomes_the_default(self, registry: Registry) -> None:
         await registry.upload(an_artefact(seed=1))
         record, _ = await registry.upload(an_artefact(seed=2))

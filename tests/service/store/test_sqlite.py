@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from sqlalchemy import QueuePool, event, text
 
-from service.store.additions import evaluate
+from service.store.additions import ADD_TASK, evaluate
 from service.store.base import Extent
-from service.store.errors import DamagedRecord, StoreUnavailable
+from service.store.errors import DamagedRecord, InvalidValue, StoreUnavailable
 from service.store.models import EPOCH
 from service.store.open import DATABASE_NAME, open_store
 from service.store.sql import SqlStore
@@ -59,6 +59,43 @@ class TestConnections:
         assert "nowhere" in str(caught.value)
         assert "private words" not in str(caught.value)
         assert "private words" not in str(caught.value.__cause__)
+
+
+class TestDriving:
+    """Transactions whose statements the driver runs as they are."""
+
+    def add_tasks(self, store: SqliteStore, *names: str) -> None:
+        with store.driving() as run:
+            for name in names:
+                run(ADD_TASK, {"name": name, "last_version": 7})
+
+    def test_a_value_that_the_database_refuses_is_told_as_one(self, store: SqliteStore) -> None:
+        with pytest.raises(InvalidValue, match="UNIQUE constraint failed") as caught:
+            self.add_tasks(store, "spam", "private words", "private words")
+        assert "private words" not in str(caught.value)
+        assert "private words" not in str(caught.value.__cause__)
+        assert add(store, "spam").version == 1  # nothing of it has stayed
+
+    def test_no_other_writer_gets_in_between(self, store: SqliteStore, tmp_path: Path) -> None:
+        with closing(SqliteStore(tmp_path / DATABASE_NAME, patience_s=0.05)) as other:
+            with store.driving():
+                for writer in (store, other):
+                    with pytest.raises(StoreUnavailable, match="locked"):
+                        add(writer)
+            self.add_tasks(store, "spam")
+            assert add(other).version == 8
+
+    def test_is_over_once_the_store_is_closed(self, store: SqliteStore) -> None:
+        store.close()
+        with pytest.raises(StoreUnavailable, match="closed"), store.driving():
+            pass
+
+    def test_the_bytes_that_a_task_has_change_nothing(self, store: SqliteStore) -> None:
+        record = add(store)
+        head = store.head_sequence()
+        assert add(store) == record
+        assert store.head_sequence() == head
+        assert add(store, artefact=b"two").version == 2
 
 
 class TestTransactions:

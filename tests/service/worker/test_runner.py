@@ -103,7 +103,9 @@ def test_a_job_that_is_no_longer_its_own_is_dropped(
     with capture_logs() as logs:
         works.run(job.id, 1, at_once)
     assert ledger.get(job.id).status == "running"
-    assert [log["event"] for log in logs] == ["job_started", "job_dropped"]
+    # A worker of another test may still be on its way out, and tell of it.
+    told = [log["event"] for log in logs if log["event"].startswith("job_")]
+    assert told == ["job_started", "job_dropped"]
 
 
 def test_a_job_that_was_cancelled_as_it_failed_stays_cancelled(

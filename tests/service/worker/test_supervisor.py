@@ -167,6 +167,7 @@ def test_a_child_reads_the_settings_of_its_parent(
         train_memory="3GiB",
         load_zoo=False,
         shutdown_grace_s=1.5,
+        caller_weights={"10.1.2.3": 0.1, "::1": 3},
         log_level="debug",
     )
     for name, value in as_environment(settings).items():

@@ -61,6 +61,18 @@ def test_a_bad_graph_can_be_discarded(cache: GraphCache) -> None:
     assert kept(cache, "one") == "good"
 
 
+def test_a_graph_that_was_refused_is_gone_and_the_reason_is_kept(cache: GraphCache) -> None:
+    make(cache, "one", "wrong")
+    assert cache.refusal("one", quantized=False) is None
+    cache.refuse("one", "it is 3 · 10⁻³ off", quantized=False)
+    assert kept(cache, "one") is None
+    again = GraphCache(cache.folder)
+    assert again.refusal("one", quantized=False) == "it is 3 · 10⁻³ off"
+    assert again.refusal("one", quantized=True) is again.refusal("other", quantized=False) is None
+    again.refusal_file("one", quantized=False).unlink()
+    assert again.refusal("one", quantized=False) is None
+
+
 def test_what_killed_makers_left_can_be_removed(cache: GraphCache) -> None:
     make(cache, "one", "first")
     with (
