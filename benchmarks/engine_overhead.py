@@ -7,7 +7,7 @@ probability for each label.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
@@ -128,7 +128,8 @@ def measure(context: Context) -> Findings:
             "A capsule takes one position, so a row of T tokens takes T + 1 of them: the bare "
             "backbone on one more token is what no engine could be faster than.",
             "Every side uses the same executor, and has it prepare a pass (which pads or packs) "
-            "and run it, one after the other. A busy engine prepares a pass while another runs.",
+            "and run it, one after the other. An executor that has lanes runs batches of several rows "
+            "on one core, as the engine does, which runs as many of them at a time as there are cores.",
             f"In `{REAL_LENGTHS}` the batcher picks from {sizes.waiting} waiting texts, so batches "
             "differ from round to round.",
         ),
@@ -254,7 +255,7 @@ class Bench:
         capsules = self.draw(len(batch))
         rows = self.runner.run(as_rows(batch, capsules))
         self.engine.bank.pin(capsules)
-        took = seconds(lambda: self.engine.worker.run(rows))
+        took = seconds(lambda: self.engine.worker.run(rows, alone=alone(rows)))
         self.runner.run(asyncio.sleep(0))  # replies are delivered by the loop
         for row in rows:
             (given,) = row.request.answers
@@ -264,13 +265,18 @@ class Bench:
 
     def forward(self, tokens: TokenBatch, prompts: Prompts) -> None:
         """A forward pass, to its end: what a GPU does is waited for."""
-        self.engine.executor.features(tokens, prompts)
+        self.engine.executor.prepare(tokens, prompts, alone=alone(tokens))()
         if self.engine.executor.device.type == "cuda":
             torch.cuda.synchronize(self.engine.executor.device)
 
     def draw(self, rows: int) -> list[Served]:
         """Capsules for the rows of one batch, no two the same."""
         return self.random.sample(self.served, rows)
+
+
+def alone(batch: Sized) -> bool:
+    """Whether the engine would give a batch all cores, and not run another beside it."""
+    return len(batch) == 1
 
 
 async def as_rows(batch: Sequence[Encoding], capsules: Sequence[Served]) -> list[Row]:

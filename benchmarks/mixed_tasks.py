@@ -114,8 +114,8 @@ def measure(context: Context) -> Findings:
             f"Under `{ZIPF}` the task of rank r is drawn r ** -{EXPONENT} as often as the first.",
             f"`{BATCH}` is what the batcher picks from {sizes.waiting} waiting texts: all that "
             "the model thread does for it, against the same executor on the same rows without "
-            "capsules. A capsule takes a position of its row, which the bare backbone on one more "
-            "token has as well.",
+            "capsules, both in one lane. A capsule takes a position of its row, which the bare "
+            "backbone on one more token has as well.",
         ),
     )
 

@@ -23,7 +23,7 @@ from benchmarks.rival_servers.catalogue import (
     Rival,
 )
 from benchmarks.rival_servers.model_folder import LABELS, write_model
-from benchmarks.rivals_http import OURS, Round, Server, compare_scores, servers
+from benchmarks.rivals_http import OURS, OURS_INT8, Round, Server, compare_scores, servers
 from benchmarks.rivals_in_process import (
     ADAPTERS,
     RANK,
@@ -80,7 +80,7 @@ class Sizes:
 
 
 FULL = Sizes(
-    texts=2000, capsules=100, requests={ONE: 50, EIGHT: 160, MANY: 384}, batches=6, rounds=6
+    texts=2000, capsules=100, requests={ONE: 50, EIGHT: 160, MANY: 640}, batches=6, rounds=6
 )
 QUICK = Sizes(texts=64, capsules=5, requests={ONE: 2, EIGHT: 8, MANY: 16}, batches=1, rounds=1)
 
@@ -166,6 +166,9 @@ def compared(measured: Measured, rivals: Sequence[str]) -> Iterator[Figure]:
     for where in (one, case(EIGHT), many):
         for name in rivals:
             yield over(where, OURS, name)
+    if rivals and OURS_INT8 in measured[one]:
+        for where in (one, many):
+            yield over(where, OURS_INT8, best(measured[where], rivals), None, BEST)
     yield over(one, ENGINE, PIPELINE_ONE)
 
 
@@ -213,6 +216,10 @@ def notes(refusal: str) -> Iterator[str]:
     )
     yield (
         f"LitServe and mosec run one worker with batches of up to {ROWS} rows and 5 ms of waiting."
+    )
+    yield (
+        f"`{OURS_INT8}` is the same server with matrix products in 8-bit integers, which rounds its "
+        "answers (`executors` has what that costs in accuracy); everyone else computes in float32."
     )
     if refusal:
         yield (

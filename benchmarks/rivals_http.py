@@ -21,6 +21,7 @@ from benchmarks.server import HOST, running_server
 from capsules.backbones.base import BackboneInfo
 
 OURS = "ours over HTTP"
+OURS_INT8 = "ours over HTTP, int8"
 PATH = "/v1/classify"
 TOLERANCE = 1e-4
 """By which a rival's probability may differ from that of transformers."""
@@ -114,15 +115,25 @@ def servers(
             check(rival, lambda text, asked=server: asked.send(sender, [text], 1).sample)  # type: ignore[misc]
             hold(process)
             up.append(server)
-        data = folder / "ours"
-        fill_store(data, random_capsules(info, capsules))
-        context.tell(f"starting {OURS}")
-        ours = stack.enter_context(running_server(context, data, {"LOAD_ZOO": "false"}))
-        hold(ours.process)
-        # Held ones would not hear that they are to stop.
-        stack.callback(let_go, ours.process)
-        up.append(Server(OURS, ours.process, ours.port, PATH, asking_us(capsules)))
+        for name, settings in ours(context).items():
+            data = folder / name
+            fill_store(data, random_capsules(info, capsules))
+            context.tell(f"starting {name}")
+            running = stack.enter_context(
+                running_server(context, data, {"LOAD_ZOO": "false", **settings})
+            )
+            hold(running.process)
+            # Held ones would not hear that they are to stop.
+            stack.callback(let_go, running.process)
+            up.append(Server(name, running.process, running.port, PATH, asking_us(capsules)))
         yield sender, up
+
+
+def ours(context: Context) -> dict[str, dict[str, str]]:
+    """What our servers are told, by the name that results have for each."""
+    if context.executor == "torch":  # which has no integers
+        return {OURS: {}}
+    return {OURS: {}, OURS_INT8: {"QUANTIZATION": "int8"}}
 
 
 def asking(rival: Rival) -> Callable[[int, str], str]:

@@ -28,9 +28,9 @@ class ModelThread:
     """Takes batches from the queue, runs them and answers their rows, until the queue ends.
 
     Where the executor has lanes there is a thread for each, which does all of this by itself: the
-    cores are busy with one batch while another is prepared. Otherwise, while the model runs, a second thread prepares the next batch: exactly one. Where none is ahead
-    when the model is done, the model thread prepares one itself, so that nothing waits for a
-    thread to wake up.
+    cores are busy with one batch while another is prepared. Otherwise, while the model runs, a
+    second thread prepares the next batch: exactly one. Where none is ahead when the model is done,
+    the model thread prepares one itself, so that nothing waits for a thread to wake up.
 
     A batch that fails fails its own rows. Anything else that goes wrong in either thread ends
     both, and with them the queue, so that nobody waits for an answer that cannot come.
@@ -144,9 +144,9 @@ class ModelThread:
             self.queue.shut()
             self.handed.put(None)  # the model thread may be waiting for it
 
-    def run(self, rows: Sequence[Row]) -> None:
+    def run(self, rows: Sequence[Row], *, alone: bool = True) -> None:
         """Answer the rows of one batch, their capsules pinned, if only with an error."""
-        prepared = self.prepared(Pick(tuple(rows), (), ()), ahead=False)
+        prepared = self.prepared(Pick(tuple(rows), (), ()), ahead=False, alone=alone)
         if prepared is not None:
             self.finish(prepared)
 

@@ -41,7 +41,7 @@ from benchmarks.rivals import (
     figures_of,
     measure,
 )
-from benchmarks.rivals_http import OURS, Round, compare_scores
+from benchmarks.rivals_http import OURS, OURS_INT8, Round, compare_scores, ours
 from benchmarks.rivals_in_process import Ours, Transformers
 from capsules.backbones.load import load
 
@@ -139,11 +139,14 @@ def test_all_rivals_are_asked_for(context, monkeypatch):
 
 
 def test_best_rival_is_the_goal_and_no_pair_is_told_twice():
-    everyone = (OURS, ENGINE, "slow", INFINITY, INFINITY_EAGER, PIPELINE_ONE, PIPELINE_BATCH, PEFT)
+    everyone = (
+        *(OURS, OURS_INT8, ENGINE, "slow", INFINITY, INFINITY_EAGER),
+        *(PIPELINE_ONE, PIPELINE_BATCH, PEFT),
+    )
     rates = {
-        case(ONE): (12.0, 15.0, 3.0, 4.0, 2.0, 5.0, 5.0, 5.0),
-        case(EIGHT): (12.0, 15.0, 3.0, 4.0, 2.0, 5.0, 5.0, 5.0),
-        case(MANY): (12.0, 15.0, 6.0, 4.0, 2.0, 4.0, 4.0, 3.0),
+        case(ONE): (12.0, 18.0, 15.0, 3.0, 4.0, 2.0, 5.0, 5.0, 5.0),
+        case(EIGHT): (12.0, 18.0, 15.0, 3.0, 4.0, 2.0, 5.0, 5.0, 5.0),
+        case(MANY): (12.0, 18.0, 15.0, 6.0, 4.0, 2.0, 4.0, 4.0, 3.0),
     }
     measured = {
         where: {name: [Round(rate=rate)] for name, rate in zip(everyone, given, strict=True)}
@@ -155,7 +158,9 @@ def test_best_rival_is_the_goal_and_no_pair_is_told_twice():
     assert held[f"{case(MANY)}: {OURS} / the best rival, slow"] == 2.0
     assert held[f"{case(ONE)}: {OURS} / the best rival, {INFINITY}"] == 3.0
     assert held[f"{case(ONE)}: {OURS} / {INFINITY}"] == 3.0
-    assert len({one.name for one in figures}) == len(figures)
+    beside = {one.name: one.value for one in figures}
+    assert beside[f"{case(MANY)}: {OURS_INT8} / the best rival, slow"] == 3.0
+    assert len(beside) == len(figures)
 
 
 def test_rival_that_runs_another_model_is_refused():
@@ -221,3 +226,11 @@ def test_catalogue_says_how_each_is_started_and_asked():
         assert "some text" in one.body("some text")
     reply = json.dumps({"data": [[{"label": "a", "score": 0.5}, {"label": "b", "score": 0.5}]]})
     assert RIVALS[0].scores(reply) == {"a": 0.5, "b": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("executor", "expected"),
+    [("torch", [OURS]), ("auto", [OURS, OURS_INT8]), ("onnxruntime", [OURS, OURS_INT8])],
+)
+def test_integers_are_served_where_the_executor_has_them(context, executor, expected):
+    assert list(ours(replace(context, executor=executor))) == expected
