@@ -52,7 +52,7 @@ CONCURRENCY = 16
 BODIES = 5000
 """Distinct requests of one window."""
 
-HELD_TASKS = 50
+PLACES_A_HELD_TASK = 50
 """Of so many of the bank's places one is for a task that is asked for in every window."""
 
 
@@ -154,7 +154,7 @@ def findings(context: Context, sizes: Sizes) -> Findings:
             "a warm-up.",
             "Beyond the bank, every capsule of a batch may have to be brought to where the model "
             "is; texts that are spread over all tasks alike are the worst that can come. What it is "
-            f"set against is a {HELD_TASKS}th as many tasks as the bank has places, which stay there.",
+            f"set against is a {PLACES_A_HELD_TASK}th as many tasks as the bank has places, which stay there.",
         ),
     )
 
@@ -533,7 +533,7 @@ def measure_paging(context: Context, info: BackboneInfo, sizes: Sizes, folder: P
             return Busy(len(found.replies) / found.seconds, brought / len(found.replies))
 
         # So few that each of them is asked for in every window, and none is ever the longest unused.
-        few = max(1, sizes.slots // HELD_TASKS)
+        few = max(1, sizes.slots // PLACES_A_HELD_TASK)
         windows = interleave(
             {"few": lambda _: window(few), "all": lambda _: window(sizes.paged)},
             sizes.paging_rounds,
@@ -550,6 +550,6 @@ def measure_paging(context: Context, info: BackboneInfo, sizes: Sizes, folder: P
             all=windows["all"],
             drift=Drift(
                 f"{sizes.paged:,} capsules that come and go in the bank",
-                looks[-2 * sizes.paging_rounds :],
+                looks[-2 * sizes.paging_rounds :],  # without those of the warm-up
             ),
         )

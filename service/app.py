@@ -45,12 +45,14 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 class Application(FastAPI):
     """The framework behind our edge, in the place of its own outermost middlewares.
 
-    Those answer for exceptions, hold bodies to a size and tell of telemetry; each takes its part of
-    every request's time, and the edge does that already, or it is not wanted.
+    Each takes its part of every request's time. The one for exceptions and the one for the size of
+    bodies are left out since the edge sees to both, and the one for telemetry since none is set up.
     """
 
     def build_middleware_stack(self) -> ASGIApp:
         """What every request passes through, from the inside out."""
+        assert not self.user_middleware, "the edge is the only middleware"
+        assert not {Exception, 500} & self.exception_handlers.keys(), "the edge answers for these"
         live: Live = self.state.live
         routed = ExceptionMiddleware(
             AsyncExitStackMiddleware(self.router), handlers=self.exception_handlers

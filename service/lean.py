@@ -90,7 +90,7 @@ class JsonReply(Response):
         """
         self.status_code = 200
         self.background = None
-        self.body = self.content = content
+        self.body = content
         self.raw_headers = [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % len(content)),
@@ -100,7 +100,7 @@ class JsonReply(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it, all at once where the server can."""
         answer: Answer | None = scope.get("state", {}).get(ANSWER)
-        if answer is None or not answer(scope, header_lines(self.raw_headers), self.content):
+        if answer is None or not answer(scope, header_lines(self.raw_headers), bytes(self.body)):
             await super().__call__(scope, receive, send)
 
 

@@ -276,6 +276,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.headers += [*headers, ENDLESS]
             self.url = b"/"
             self.scope["state"][FAULT] = error
+            self.scope["state"][DEPARTURE] = Departure()
             super().on_headers_complete()
             cycle = self.cycle
             if not known:

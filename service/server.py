@@ -134,7 +134,8 @@ def run(settings: Settings, sockets: list[socket.socket], build: Assemble) -> in
         server.run(sockets)
     finally:
         worker.stop()
-        # One that was stopped before it was warm has not settled, and would leave after seconds.
+        # Spares the interpreter its last collections, which take seconds; a server that was never
+        # warm has not settled.
         gc.freeze()
     return FAILURE if server.failed else SUCCESS
 

@@ -16,10 +16,9 @@ from capsules.executors.onnx.runtime import OnnxRuntimeExecutor
 from service.desk.desk import Desk
 from service.desk.housekeeping import Housekeeping, keeping
 from service.desk.ports import Rehearsal as RehearsalPort, Shelf
-from service.engine.config import PROOF_WEIGHT, EngineConfig
+from service.engine.config import EngineConfig
 from service.engine.engine import Engine
 from service.engine.executors import ExecutorConfig, open_executor
-from service.engine.records import PROOF_CALLER
 from service.engine.rehearsal import Rehearsal
 from service.errors import ServiceError
 from service.jobs.sql import open_ledger
@@ -113,7 +112,7 @@ def engine_config(settings: Settings, executor: Executor) -> EngineConfig:
         threads=1 if isinstance(executor, OnnxRuntimeExecutor) else settings.threads,
         tokenise_threads=settings.tokenise_threads,
         queue_rows=settings.queue_rows,
-        caller_weights={PROOF_CALLER: PROOF_WEIGHT, **settings.caller_weights},
+        caller_weights=settings.caller_weights,
         max_batch_rows=settings.max_batch_rows,
         max_batch_tokens=settings.max_batch_tokens,
         bank_slots=settings.bank_slots,

@@ -12,7 +12,7 @@ from capsules.errors import InputError, InputFault
 MAX_WORD_TOKENS = 4 * MAX_LABEL_CHARACTERS
 
 BRIEF_CHARACTERS = 512
-"""Of a text that takes a fraction of a millisecond."""
+"""Of a text that is tokenised in about the time that handing it to another thread and back takes."""
 
 
 class Tokeniser:

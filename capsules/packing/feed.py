@@ -18,10 +18,10 @@ from capsules.packing.plan import Array, Feed, Members, Plan, concatenated
 from capsules.variants.terms import KERNEL, RANK, Terms
 
 KEPT_FRAMES = 512
-"""Of single rows: lengths of text times kinds of capsules that come again and again..."""
+"""Frames kept of single rows: one for each length of text and kind of capsule that comes again."""
 
 KEPT_POSITIONS = 96
-"""...and are short, so that all of them together take a few tens of megabytes."""
+"""Longest row whose frame is kept, so that all of them take a few tens of megabytes at most."""
 
 
 class Packer:
@@ -89,7 +89,10 @@ class Packer:
             kinds: layers and shares of its capsule, if it has one.
         """
         row = np.zeros(1, dtype=np.int64)
-        return self.new_frame(np.array([length]), [Members(row, *kind) for kind in kinds])
+        plan, feed = self.new_frame(np.array([length]), [Members(row, *kind) for kind in kinds])
+        for kept in feed.values():
+            kept.setflags(write=False)  # many passes have it, in any threads
+        return plan, feed
 
     def new_frame(self, lengths: Ints, members: Sequence[Members]) -> tuple[Plan, Feed]:
         """:meth:`frame`, made anew."""
@@ -111,7 +114,10 @@ class Packer:
         return {"row_positions": row_positions, "row_mask": row_mask}
 
     def vectors(self, plan: Plan, learned: Sequence["Learned"]) -> Array:
-        """[N, C, D] the constant part of what enters each slot at each layer."""
+        """[N, C, D] the constant part of what enters each slot at each layer.
+
+        It may be the prompts' own memory, which is not to be changed before the pass is run.
+        """
         shape = (len(self.sights), plan.layout.capsules, self.hidden_size)
         constants = [
             (one.members, array(one.terms.constant).swapaxes(0, 1))

@@ -41,7 +41,7 @@ class EngineConfig:
             to, as a part of all that it costs besides; 1 / (6 D) by the number of products.
         bank_slots: capsules held on the device; the others wait in host memory.
         caller_weights: shares of the model by the key of a caller, as multiples of what others
-            get; all others have 1. By default the replay of golden examples has a tenth.
+            get; all others have 1, but for the replay of golden examples, which has a tenth.
         grace_s: seconds that rows in flight may take when the engine stops.
 
     Raises:
@@ -56,9 +56,7 @@ class EngineConfig:
     max_padding: float = 1.1
     attention_cost: float = 1 / 1024
     bank_slots: int = 10_000
-    caller_weights: Mapping[str, float] = field(
-        default_factory=lambda: {PROOF_CALLER: PROOF_WEIGHT}
-    )
+    caller_weights: Mapping[str, float] = field(default_factory=dict)
     grace_s: float = 30.0
 
     def __post_init__(self) -> None:
@@ -88,6 +86,11 @@ class EngineConfig:
                 f"bank_slots, or lower max_batch_rows to half of it.",
                 field="bank_slots",
             )
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The shares of all who do not have 1."""
+        return {PROOF_CALLER: PROOF_WEIGHT, **self.caller_weights}
 
     def lanes(self, most: int, *, padding_free: bool) -> int:
         """How many batches run at a time, whose capsules have to be on the device together.

@@ -13,7 +13,7 @@ from service.engine.bank import Bank
 from service.engine.config import EngineConfig
 from service.engine.observer import EngineObserver, tell
 from service.engine.queue import RowQueue, stopped
-from service.engine.records import Outcome, RowRequest, Served, Timings
+from service.engine.records import NOTHING_ASKED, Outcome, RowRequest, Served, Timings
 from service.engine.request import Request, Row
 from service.engine.tokenising import Encoder, is_quick, turns
 from service.engine.worker import ModelThread
@@ -49,7 +49,7 @@ class Engine:
         self.queue = RowQueue(
             config.queue_rows,
             config.limits(executor.device, padding_free=executor.padding_free),
-            weights=config.caller_weights,
+            weights=config.weights,
             lanes=config.lanes(executor.lanes, padding_free=executor.padding_free),
         )
         self.worker = ModelThread(
@@ -134,7 +134,7 @@ class Engine:
             DeadlineExceeded: the time is up; rows that wait for the model are dropped.
         """
         if not rows:
-            return Outcome(rows=(), timings=Timings(tokenise=0.0, queue=0.0, forward=0.0))
+            return NOTHING_ASKED
         request = self.admit(rows, timeout, caller)
         try:
             tokenise_seconds = await self.enqueue(request)

@@ -45,6 +45,10 @@ class GraphError(Exception):
     """A backbone has no graph that can be used; the message says why."""
 
 
+class WrongGraphError(GraphError):
+    """It has one that gives other answers than torch."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutorConfig:
     """How a backbone is to be run.
@@ -146,19 +150,24 @@ async def open_graph(loaded: LoadedBackbone, config: ExecutorConfig) -> OnnxRunt
     """
     cache = GraphCache(config.graphs)
     fingerprint, quantized = loaded.info.fingerprint, config.quantization == "int8"
+    unusable: int | None = None
     for folder in (GraphCache(config.shipped), cache):
         # Without the lock, which a folder that can only be read has no place for.
-        executor = await usable(loaded, config, folder.find(fingerprint, quantized=quantized))
+        path = folder.find(fingerprint, quantized=quantized)
+        unusable = inode(path)
+        executor = await usable(loaded, config, path)
         if executor is not None:
             return executor
-    cache.discard(fingerprint, quantized=quantized)
     check_not_refused(cache, fingerprint, quantized=quantized)
     try:
         async with AsyncFileLock(cache.lock_file(fingerprint, quantized=quantized)):
-            # Another server may have made it while this one waited.
-            executor = await usable(loaded, config, cache.find(fingerprint, quantized=quantized))
-            if executor is not None:
-                return executor
+            # Another server may have made one while this one waited.
+            path = cache.find(fingerprint, quantized=quantized)
+            if inode(path) != unusable:
+                executor = await usable(loaded, config, path)
+                if executor is not None:
+                    return executor
+            cache.discard(fingerprint, quantized=quantized)
             check_not_refused(cache, fingerprint, quantized=quantized)
             cache.sweep(fingerprint, quantized=quantized)
             await make_graph(loaded, config, cache)
@@ -168,6 +177,14 @@ async def open_graph(loaded: LoadedBackbone, config: ExecutorConfig) -> OnnxRunt
             f"graphs cannot be kept in {config.graphs} ({error}); let CAPSULE_GRAPH_DIR name a "
             "folder that can be written to"
         ) from error
+
+
+def inode(path: Path | None) -> int | None:
+    """What tells a file from another that takes its place; None where there is none."""
+    try:
+        return None if path is None else path.stat().st_ino
+    except OSError:
+        return None
 
 
 def check_not_refused(cache: GraphCache, fingerprint: str, *, quantized: bool) -> None:
@@ -235,14 +252,16 @@ def verified_first(
     """:func:`verified` of a graph that has just been made, and is refused for good if it is wrong.
 
     Raises:
-        GraphError: it cannot be loaded, or gives other answers.
+        WrongGraphError: it gives other answers.
+        GraphError: it cannot be loaded, which may be for want of anything and is not kept in mind.
     """
     fingerprint, quantized = loaded.info.fingerprint, config.quantization == "int8"
     path = cache.find(fingerprint, quantized=quantized)
-    assert path is not None, "a graph was made"
+    if path is None:
+        raise GraphError(f"its graph was removed from {cache.folder} as soon as it was exported")
     try:
         return verified(loaded, config, path)
-    except GraphError as error:
+    except WrongGraphError as error:
         # Where it cannot be written down, the next start finds out for itself.
         with suppress(OSError):
             cache.refuse(fingerprint, str(error), quantized=quantized)
@@ -253,7 +272,8 @@ def verified(loaded: LoadedBackbone, config: ExecutorConfig, path: Path) -> Onnx
     """Load a graph and compare it with torch.
 
     Raises:
-        GraphError: it cannot be loaded, or gives other answers.
+        WrongGraphError: it gives other answers.
+        GraphError: it cannot be loaded.
     """
     quantized = config.quantization == "int8"
     tolerance = QUANTIZED_FEATURE_TOLERANCE if quantized else FEATURE_TOLERANCE
@@ -265,7 +285,9 @@ def verified(loaded: LoadedBackbone, config: ExecutorConfig, path: Path) -> Onnx
     except Exception as error:
         raise GraphError(f"its graph cannot be run ({error})") from error
     if not found <= tolerance:
-        raise GraphError(f"its graph differs from torch by {found:.2g}, more than {tolerance:g}")
+        raise WrongGraphError(
+            f"its graph differs from torch by {found:.2g}, more than {tolerance:g}"
+        )
     logger.info("graph_verified", backbone=loaded.info.id, difference=float(f"{found:.2g}"))
     return executor
 

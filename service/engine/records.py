@@ -83,3 +83,7 @@ class Outcome:
 
     rows: tuple[RowAnswer | ServiceError, ...]
     timings: Timings
+
+
+NOTHING_ASKED = Outcome(rows=(), timings=Timings(tokenise=0.0, queue=0.0, forward=0.0))
+"""What comes of a request without rows."""

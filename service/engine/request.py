@@ -76,8 +76,9 @@ class Request:
 
     def expire(self) -> None:
         """Note that the time is up, unless there is nothing to wait for any more."""
-        self.late = not self.finished.done()
-        self.finish()
+        if not self.finished.done():
+            self.late = True
+            self.finish()
 
     def finish(self) -> None:
         """Stop waiting; whoever waited may have been cancelled."""

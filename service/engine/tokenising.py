@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import structlog
 
-from capsules.backbones.tokeniser import Tokeniser, check_unicode
+from capsules.backbones.tokeniser import BRIEF_CHARACTERS, Tokeniser, check_unicode
 from capsules.core import Encoding
 from capsules.errors import InputError, InputFault
 from service.engine.records import RowRequest
@@ -16,8 +16,6 @@ logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 # reach the model early.
 TURN_ROWS = 256
 TURN_CHARACTERS = 65_536
-# A text that is tokenised in the time that it takes to hand it to another thread and back.
-QUICK_CHARACTERS = 256
 # Of one request, to be known again: one text under many templates is many texts.
 KNOWN_CHARACTERS = 4 * 1024 * 1024
 
@@ -43,7 +41,7 @@ def turns(rows: Sequence[RowRequest], indices: Sequence[int]) -> Iterator[list[i
 
 def is_quick(rows: Sequence[RowRequest]) -> bool:
     """Whether rows are tokenised sooner on the spot than in another thread: a single short one."""
-    return len(rows) == 1 and rows[0].capsule.template.length(rows[0].inputs) <= QUICK_CHARACTERS
+    return len(rows) == 1 and rows[0].capsule.template.length(rows[0].inputs) <= BRIEF_CHARACTERS
 
 
 class Encoder:

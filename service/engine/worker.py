@@ -145,7 +145,12 @@ class ModelThread:
             self.handed.put(None)  # the model thread may be waiting for it
 
     def run(self, rows: Sequence[Row], *, alone: bool = True) -> None:
-        """Answer the rows of one batch, their capsules pinned, if only with an error."""
+        """Answer the rows of one batch, if only with an error; for those who run it by themselves.
+
+        Args:
+            rows: of the batch, their capsules pinned.
+            alone: whether nothing else runs meanwhile.
+        """
         prepared = self.prepared(Pick(tuple(rows), (), ()), ahead=False, alone=alone)
         if prepared is not None:
             self.finish(prepared)

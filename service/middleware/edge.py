@@ -54,7 +54,7 @@ class Edge:
         state[KEY] = notes
         # Never unbound: a server gives each request a context of its own.
         structlog.contextvars.bind_contextvars(request_id=notes.request_id)
-        exchange = Exchange(scope, receive, send, headers, self.limit(scope), self.discard)
+        exchange = Exchange(scope, receive, send, headers, self.limit, self.discard)
         state[ANSWER] = exchange.answer
         try:
             malformed: ServiceError | None = state.get(FAULT)

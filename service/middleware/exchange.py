@@ -6,7 +6,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from service.body import too_large
 from service.errors import ServiceError
-from service.middleware.body_limit import declares_more
+from service.middleware.body_limit import Limit, declares_more
 from service.middleware.request_id import HEADER
 from service.middleware.unread import CLOSE, Discard, ends_soon, has_body
 from service.notes import ANSWER, FAULT, Answer, notes_of
@@ -36,6 +36,7 @@ class Exchange:
         "ended",
         "headers",
         "limit",
+        "limit_of",
         "received",
         "scope",
         "short_way",
@@ -43,7 +44,6 @@ class Exchange:
         "source",
         "started",
         "status",
-        "too_long",
     )
 
     def __init__(
@@ -52,7 +52,7 @@ class Exchange:
         receive: Receive,
         send: Send,
         headers: Mapping[bytes, bytes],
-        limit: int,
+        limit: Limit,
         discard: Discard,
     ) -> None:
         """Begin.
@@ -62,17 +62,17 @@ class Exchange:
             receive: the server's end for the body.
             send: the server's end for the reply.
             headers: of the request, by name.
-            limit: most bytes of the body.
+            limit: says how many bytes the body may have; asked once it is read.
             discard: takes in what is left of the body after the reply.
         """
         self.scope = scope
         self.source = receive
         self.sink = send
         self.headers = headers
-        self.limit = limit
+        self.limit_of = limit
+        self.limit: int | None = None
         self.discard = discard
         self.short_way: Answer | None = scope["state"].get(ANSWER)
-        self.too_long = declares_more(headers.get(b"content-length", b""), limit)
         self.received = 0
         self.ended = not has_body(headers)
         self.started = False
@@ -85,7 +85,9 @@ class Exchange:
             PayloadTooLarge: there is more of it than there may be.
             ServiceError: the HTTP protocol could not read it.
         """
-        if self.too_long:
+        if self.limit is None:
+            self.limit = self.limit_of(self.scope)
+        if declares_more(self.headers.get(b"content-length", b""), self.limit):
             raise too_large(self.limit)
         message = await self.take()
         fault: ServiceError | None = self.scope["state"].get(FAULT)

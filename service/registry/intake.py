@@ -71,7 +71,7 @@ class Intake:
             ArtefactError: with the fault of the first check that fails.
         """
         candidate = Candidate(capsule=self.parse(data), digest=digest(data), data=data)
-        _ = candidate.manifest  # now, in a thread, since it may be large
+        _ = candidate.manifest  # now, as the store and replies only read it
         return candidate
 
     def admit_stored(self, record: VersionRecord, data: bytes) -> Candidate | Refusal:

@@ -75,7 +75,8 @@ class Lanes:
 
     Attributes:
         reading: reads from the store.
-        writing: writes to it; a store takes one writer at a time.
+        writing: writes to it; a store takes one writer at a time. What was written is copied to the
+            bank by the same thread, which may wait there while the bank grows.
         examining: checks uploaded files.
         banking: copies capsules to where the model is, for which it may have to wait. A capsule
             that is stored is copied by the thread that stores it: to change threads costs more.

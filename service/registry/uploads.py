@@ -19,9 +19,9 @@ from service.store.base import Source, VersionRecord
 CANDIDATE = 0
 """The version number of a capsule under proof, which has none yet."""
 
-SMALL_BYTES = 64 * 1024
-"""What is examined without leaving the event loop: in a fraction of a millisecond as a rule, and in
-no more than it takes to read a request of that size. To have a thread do it takes longer."""
+EXAMINED_AT_ONCE_BYTES = 64 * 1024
+"""What is examined without leaving the event loop, in about a millisecond: handing it to a thread
+and back costs as much beside a busy model."""
 
 logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class Uploads:
             Unavailable: `busy`.
         """
         try:
-            if len(data) <= SMALL_BYTES:
+            if len(data) <= EXAMINED_AT_ONCE_BYTES:
                 return self.intake.examine(data)
             return await self.lanes.examining.run(until, self.intake.examine, data)
         except ArtefactError as error:

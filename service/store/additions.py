@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 
 from service.store import log
 from service.store.base import Source, VersionRecord
+from service.store.compiled_statement import Statement
 from service.store.models import ArtefactRow, EvaluationRow, TaskRow, VersionRow, table_of
-from service.store.prepared import Statement
 
 PRESENT = select(VersionRow.version).where(
     VersionRow.task == bindparam("of_task"), VersionRow.digest == bindparam("of_digest")

@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from service.store.additions import Run
+from service.store.compiled_statement import CompiledStatement, Statement
 from service.store.errors import StoreUnavailable
-from service.store.prepared import Prepared, Statement
 from service.store.sql import SqlStore, utc_now
 
 BEGIN = "sqlite_begin"
@@ -46,7 +46,7 @@ class SqliteStore(SqlStore):
         super().__init__(sqlite_engine(path, patience_s), clock)
         self.patience_s = patience_s
         self.turn = Lock()
-        self.prepared: dict[Statement, Prepared] = {}
+        self.prepared: dict[Statement, CompiledStatement] = {}
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
@@ -67,7 +67,7 @@ class SqliteStore(SqlStore):
         """Run a statement; see `additions.Run`."""
         prepared = self.prepared.get(statement)
         if prepared is None:
-            prepared = Prepared(statement, self.engine.dialect, values)
+            prepared = CompiledStatement(statement, self.engine.dialect, values)
             self.prepared[statement] = prepared
         try:
             rows = cursor.execute(prepared.text, prepared.values(values)).fetchall()

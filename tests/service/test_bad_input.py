@@ -209,7 +209,7 @@ def test_a_reply_is_as_large_as_it_may_be_and_no_larger(
 def test_a_body_of_many_values_is_refused_without_holding_up_the_rest(
     client: httpx2.Client, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of it is built, which is what would take long, and others are answered meanwhile."""
+    """It is looked through off the event loop, and others are answered meanwhile."""
     reading, answered = Event(), Event()
 
     def hesitant(text: bytes, limit: int) -> bool:

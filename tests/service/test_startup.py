@@ -140,7 +140,7 @@ async def test_a_caller_with_more_weight_gets_its_share(tmp_path: Path) -> None:
         "usual": callers.key({"headers": [], "client": ("10.0.0.3", 1)}),
         "light": callers.key({"headers": [], "client": ("10.0.0.2", 1)}),
     }
-    weights = engine_config(settings, RecordingExecutor(8)).caller_weights
+    weights = engine_config(settings, RecordingExecutor(8)).weights
     assert weights == {PROOF_CALLER: PROOF_WEIGHT, heavy: 3.0, "10.0.0.2": 0.5}
 
     queue = RowQueue(1000, Limits(max_rows=9, max_tokens=1000), weights=weights)

@@ -2,20 +2,23 @@
 
 import hashlib
 import json
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from torch.backends.cpu import get_cpu_capability
 
 from capsules.executors.onnx.graph import graph_file
 
 FORMAT = 1
-"""Counts on whenever graphs come to look different for reasons that no version below tells.
+"""Counts on whenever graphs come to look different for reasons that no version below tells."""
 
-Also where those that were refused may be right by now.
-"""
+OURS = "capsule-server"
+"""The distribution that holds this code."""
 
 MAKERS = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 """Packages whose version may change what a graph looks like."""
@@ -53,18 +56,25 @@ class GraphCache:
         shutil.rmtree(self.place(fingerprint, quantized=quantized), ignore_errors=True)
 
     def refusal_file(self, fingerprint: str, *, quantized: bool) -> Path:
-        """Where it is written down why a graph was refused; there is none where it was not."""
-        return self.place(fingerprint, quantized=quantized).with_suffix(".refused")
+        """Where it is written down why a graph was refused; there is none where it was not.
+
+        A graph may be wrong on one kind of processor alone, and our own code have a share in it.
+        """
+        decided = json.dumps([own_version(), platform.machine(), get_cpu_capability()])
+        mark = hashlib.sha256(decided.encode()).hexdigest()[:8]
+        place = self.place(fingerprint, quantized=quantized)
+        return place.with_name(f"{place.name}-{mark}.refused")
 
     def refusal(self, fingerprint: str, *, quantized: bool) -> str | None:
         """Why a graph was refused that had just been made, or None where none was."""
         try:
-            return self.refusal_file(fingerprint, quantized=quantized).read_text(encoding="utf-8")
+            path = self.refusal_file(fingerprint, quantized=quantized)
+            return path.read_text(encoding="utf-8") or None
         except OSError:
             return None
 
     def refuse(self, fingerprint: str, reason: str, *, quantized: bool) -> None:
-        """Remove a graph that has just been made, and keep in mind that it is not worth making.
+        """Remove a graph that has just been made, and keep in mind that it is not worth making here.
 
         Args:
             fingerprint: of the backbone.
@@ -76,7 +86,9 @@ class GraphCache:
         """
         self.discard(fingerprint, quantized=quantized)
         path = self.refusal_file(fingerprint, quantized=quantized)
-        path.write_text(reason, encoding="utf-8")
+        unfinished = path.with_name(f".{path.name}")
+        unfinished.write_text(reason, encoding="utf-8")
+        unfinished.replace(path)
 
     def sweep(self, fingerprint: str, *, quantized: bool) -> None:
         """Remove what makers left that were killed; for whoever holds the lock."""
@@ -113,3 +125,11 @@ class GraphCache:
                 made.rename(place)
         finally:
             shutil.rmtree(made, ignore_errors=True)
+
+
+def own_version() -> str:
+    """The version of this code; `unknown` where it runs without being installed."""
+    try:
+        return version(OURS)
+    except PackageNotFoundError:
+        return "unknown"

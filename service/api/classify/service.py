@@ -9,7 +9,7 @@ from service.api.classify.reply import Classified, at, compose
 from service.api.classify.rows import Plan, Row, plan_rows
 from service.api.classify.schemas import ClassifyRequest
 from service.api.classify.size import check_size
-from service.engine.records import Outcome, RowRequest, Served, Timings
+from service.engine.records import NOTHING_ASKED, RowRequest, Served
 from service.errors import DeadlineExceeded, ServiceError, Unprocessable
 from service.notes import RequestNotes
 from service.problems import Fault, InvalidRequest
@@ -18,7 +18,6 @@ from service.state import Warm
 
 # Scores whose reply is put together on the event loop: a millisecond's work.
 LARGE_SCORES = 4096
-UNASKED = Outcome(rows=(), timings=Timings(tokenise=0.0, queue=0.0, forward=0.0))
 
 
 async def classify(
@@ -48,7 +47,7 @@ async def classify(
     truncate = request.get("truncate", True)
     prepared = [prepare(row, found[row.reference], settings, truncate) for row in plan.rows]
     accepted = [row for row in prepared if isinstance(row, RowRequest)]
-    outcome = UNASKED
+    outcome = NOTHING_ASKED
     if accepted:
         # Nothing may be awaited between resolving and this: a capsule might go meanwhile.
         elapsed = time.perf_counter() - notes.started

@@ -374,12 +374,25 @@ class TestGraphs:
             await open_executor(other, config)
         assert len(exporter.asked) == 2
 
-    async def test_a_graph_that_cannot_be_run_as_it_was_made_is_refused_too(
+    async def test_a_graph_that_could_not_be_loaded_when_it_was_made_is_made_again(
         self, loaded: LoadedBackbone, graphs: Path, exporter: Exporter
     ) -> None:
+        """It may have been for want of memory."""
         exporter.script = UNREADABLE
         for _ in range(2):
             assert (await open_executor(loaded, config_of(loaded, graphs))).name == "torch"
+        assert len(exporter.asked) == 2
+
+    async def test_a_graph_that_goes_before_it_was_checked_is_told(
+        self,
+        loaded: LoadedBackbone,
+        graphs: Path,
+        exporter: Exporter,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(GraphCache, "find", lambda *_, **__: None)
+        with pytest.raises(GraphError, match="was removed from"):
+            await open_graph(loaded, config_of(loaded, graphs))
         assert len(exporter.asked) == 1
 
     async def test_what_was_refused_is_of_one_backbone_and_of_these_versions(

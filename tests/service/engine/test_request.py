@@ -52,6 +52,7 @@ async def test_a_request_waits_no_longer_than_its_deadline():
         await request.answered()
     request.settle(0, ANSWER)
     request.fail(STOPPED)
+    request.expire()
     with pytest.raises(TimeoutError):
         await request.answered()
 

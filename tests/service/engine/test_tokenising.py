@@ -1,12 +1,11 @@
 import pytest
 from structlog.testing import capture_logs
 
-from capsules.backbones.tokeniser import Tokeniser
+from capsules.backbones.tokeniser import BRIEF_CHARACTERS, Tokeniser
 from capsules.core import Encoding
 from service.engine.records import RowRequest
 from service.engine.tokenising import (
     KNOWN_CHARACTERS,
-    QUICK_CHARACTERS,
     TURN_CHARACTERS,
     TURN_ROWS,
     Encoder,
@@ -77,12 +76,12 @@ class TestTurns:
 
 class TestQuick:
     def test_one_short_text_is(self):
-        assert is_quick(rows_for(served_as(), "a" * QUICK_CHARACTERS))
+        assert is_quick(rows_for(served_as(), "a" * BRIEF_CHARACTERS))
 
     def test_more_than_one_or_a_long_one_is_not(self):
         assert not is_quick(rows_for(served_as(), "a", "b"))
-        assert not is_quick(rows_for(served_as(), "a" * (QUICK_CHARACTERS + 1)))
-        long = served_as(template="x" * QUICK_CHARACTERS + "{text}")
+        assert not is_quick(rows_for(served_as(), "a" * (BRIEF_CHARACTERS + 1)))
+        long = served_as(template="x" * BRIEF_CHARACTERS + "{text}")
         assert not is_quick(rows_for(long, "a"))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message
 
 
-class Exchange:
+class Conversation:
     """One request and what came back.
 
     Attributes:

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import json
 from types import SimpleNamespace
 
@@ -11,9 +12,9 @@ from structlog.testing import capture_logs
 from service.errors import BadRequest, PayloadTooLarge
 from service.metrics import Metrics
 from service.middleware.edge import Edge
-from service.middleware.exchange import CLIENT_GONE
-from service.notes import ANSWER, FAULT, KEY, notes_of
-from tests.service.middleware.support import Exchange
+from service.middleware.exchange import CLIENT_GONE, Exchange
+from service.notes import FAULT, KEY, notes_of
+from tests.service.middleware.support import Conversation
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ async def test_the_id_is_echoed_and_known_inside(metrics: Metrics) -> None:
         seen.append(structlog.contextvars.get_contextvars()["request_id"])
         await Response()(scope, receive, send)
 
-    request = Exchange(headers=[(b"x-request-id", b"abc-123")])
+    request = Conversation(headers=[(b"x-request-id", b"abc-123")])
     await request.run(edge(app, metrics))
     assert request.headers[b"x-request-id"] == b"abc-123"
     assert seen == ["abc-123", "abc-123"]
@@ -48,7 +49,7 @@ async def test_the_id_is_echoed_and_known_inside(metrics: Metrics) -> None:
 
 async def test_one_line_and_the_metrics_are_left(metrics: Metrics) -> None:
     with capture_logs() as logs:
-        await Exchange().run(edge(inner, metrics))
+        await Conversation().run(edge(inner, metrics))
     (line,) = logs
     assert line.pop("duration_ms") >= 0
     assert line == {
@@ -71,7 +72,7 @@ async def test_one_line_and_the_metrics_are_left(metrics: Metrics) -> None:
 async def test_paths_that_are_no_route_share_a_label(metrics: Metrics) -> None:
     app = edge(Response(status_code=404), metrics)
     for path in ("/a", "/b"):
-        await Exchange(path=path).run(app)
+        await Conversation(path=path).run(app)
     name = "capsule_request_duration_seconds_count"
     assert metrics.registry.get_sample_value(name, {"route": "unmatched"}) == 2
 
@@ -81,7 +82,7 @@ async def test_a_request_without_a_reply_is_logged_as_gone(metrics: Metrics) -> 
         raise asyncio.CancelledError
 
     with capture_logs() as logs, pytest.raises(asyncio.CancelledError):
-        await Exchange().run(edge(cancelled, metrics))
+        await Conversation().run(edge(cancelled, metrics))
     assert logs[0]["status"] == CLIENT_GONE
 
 
@@ -89,7 +90,7 @@ async def test_the_unforeseen_is_a_problem_that_tells_nothing(metrics: Metrics) 
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError("the password is swordfish")
 
-    request = Exchange(headers=[(b"x-request-id", b"id")])
+    request = Conversation(headers=[(b"x-request-id", b"id")])
     with capture_logs() as logs:
         await request.run(edge(broken, metrics))
     assert request.status == 500
@@ -106,19 +107,33 @@ async def test_the_unforeseen_is_a_problem_that_tells_nothing(metrics: Metrics) 
     assert (line["status"], line["code"]) == (500, "internal_error")
 
 
+async def test_a_limit_that_cannot_be_told_is_answered_for(metrics: Metrics) -> None:
+    def limit(scope: Scope) -> int:
+        raise RuntimeError("no such route")
+
+    async def reading(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+
+    request = Conversation(b"x", headers=[(b"content-length", b"1")])
+    with capture_logs() as logs:
+        await request.run(Edge(reading, metrics, limit))
+    assert request.status == 500
+    assert [entry["event"] for entry in logs] == ["unexpected_error", "request"]
+
+
 async def test_a_reply_that_has_begun_is_broken_off(metrics: Metrics) -> None:
     async def broken(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         raise RuntimeError("too late")
 
-    request = Exchange()
+    request = Conversation()
     with capture_logs(), pytest.raises(RuntimeError, match="too late"):
         await request.run(edge(broken, metrics))
     assert len(request.sent) == 1
 
 
 async def test_what_the_protocol_could_not_read_leads_to_no_route(metrics: Metrics) -> None:
-    request = Exchange(state={FAULT: BadRequest("Broken.", code="malformed_request")})
+    request = Conversation(state={FAULT: BadRequest("Broken.", code="malformed_request")})
     await request.run(edge(inner, metrics))
     assert (request.status, json.loads(request.body)["code"]) == (400, "malformed_request")
     assert "route" not in request.scope
@@ -135,17 +150,25 @@ async def test_the_limit_is_that_of_the_route(metrics: Metrics) -> None:
 
     app = Edge(reading, metrics, lambda scope: 3 if scope["path"] == "/small" else 5)
     for path, status in (("/small", 413), ("/large", 200)):
-        request = Exchange(b"xxxx", path=path, headers=[(b"content-length", b"4")])
+        request = Conversation(b"xxxx", path=path, headers=[(b"content-length", b"4")])
         await request.run(app)
         assert request.status == status
 
 
 async def test_a_request_leaves_nothing_that_refers_to_itself(metrics: Metrics) -> None:
     """What does is freed by the garbage collector only, at a cost to the requests after it."""
-    request = Exchange()
-    await request.run(edge(inner, metrics))
+    request = Conversation()
+    collects = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        await request.run(edge(inner, metrics))
+        left = [one for one in gc.get_objects() if isinstance(one, Exchange)]
+    finally:
+        if collects:
+            gc.enable()
+    assert left == []
     assert request.scope["state"].keys() == {KEY}
-    assert ANSWER not in request.scope["state"]
 
 
 @pytest.mark.parametrize("kind", ["lifespan", "websocket"])
@@ -157,5 +180,5 @@ async def test_other_protocols_pass(metrics: Metrics, kind: str) -> None:
         raise RuntimeError("their own affair")
 
     with capture_logs() as logs, pytest.raises(RuntimeError):
-        await Exchange(type=kind).run(edge(app, metrics))
+        await Conversation(type=kind).run(edge(app, metrics))
     assert (seen, logs) == ([kind], [])

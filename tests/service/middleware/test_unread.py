@@ -14,10 +14,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.app import create_app
-from service.middleware.exchange import Exchange as Passage
+from service.middleware.exchange import Exchange
 from service.middleware.unread import DISCARDED_BYTES, Discard
 from service.notes import KEY, RequestNotes
-from tests.service.middleware.support import Exchange
+from tests.service.middleware.support import Conversation
 from tests.support.edge import (
     PATIENCE_S,
     EdgeEngine,
@@ -36,8 +36,8 @@ async def reading(scope: Scope, receive: Receive, send: Send) -> None:
     await Response(b"fine")(scope, receive, send)
 
 
-def exchange(*body: bytes, **headers: str) -> Exchange:
-    return Exchange(
+def conversation(*body: bytes, **headers: str) -> Conversation:
+    return Conversation(
         *body,
         headers=[(n.replace("_", "-").encode(), v.encode()) for n, v in headers.items()],
         state={KEY: RequestNotes("id", 0.0)},
@@ -50,14 +50,14 @@ def unread(app: ASGIApp) -> ASGIApp:
     async def behind(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         discard = Discard(seconds=0.2, idle=0.05)
-        passage = Passage(scope, receive, send, headers, 100, discard)
+        passage = Exchange(scope, receive, send, headers, lambda scope: 100, discard)
         await app(scope, passage.receive, passage.send)
 
     return behind
 
 
 async def test_the_reply_goes_out_before_the_rest_is_read() -> None:
-    request = exchange(b"a", b"b", b"c", content_length="3")
+    request = conversation(b"a", b"b", b"c", content_length="3")
     read_at: list[int] = []
 
     async def send(message: Message) -> None:
@@ -72,14 +72,14 @@ async def test_the_reply_goes_out_before_the_rest_is_read() -> None:
 
 
 async def test_a_body_that_was_read_is_left_alone() -> None:
-    request = exchange(b"all", content_length="3")
+    request = conversation(b"all", content_length="3")
     await request.run(unread(reading))
     assert (request.read, len(request.sent), request.body) == (1, 2, b"fine")
 
 
 @pytest.mark.parametrize("headers", [{}, {"content_length": "0"}])
 async def test_a_request_without_a_body_is_left_alone(headers: dict[str, str]) -> None:
-    request = exchange(**headers)
+    request = conversation(**headers)
     await request.run(unread(Response(b"fine")))
     assert (request.read, len(request.sent)) == (0, 2)
 
@@ -94,7 +94,7 @@ async def test_a_request_without_a_body_is_left_alone(headers: dict[str, str]) -
     ],
 )
 async def test_a_connection_is_closed_where_more_may_come(headers: dict[str, str]) -> None:
-    request = exchange(b"a", b"b", **headers)
+    request = conversation(b"a", b"b", **headers)
     await request.run(unread(Response(b"no", 413)))
     assert request.headers[b"connection"] == b"close"
     assert (request.body, request.read) == (b"no", 2)
@@ -102,7 +102,7 @@ async def test_a_connection_is_closed_where_more_may_come(headers: dict[str, str
 
 async def test_so_much_is_thrown_away_and_no_more() -> None:
     part = b"x" * (DISCARDED_BYTES // 4)
-    request = exchange(*[part] * 8, transfer_encoding="chunked")
+    request = conversation(*[part] * 8, transfer_encoding="chunked")
     await request.run(unread(Response(b"no", 413)))
     assert request.read == 4
 
@@ -110,7 +110,7 @@ async def test_so_much_is_thrown_away_and_no_more() -> None:
 @pytest.mark.parametrize("pause", [0.02, 10.0])
 async def test_a_slow_client_is_waited_for_a_while(pause: float) -> None:
     """Not for long in all, and less where it sends nothing."""
-    request = exchange(content_length="99")
+    request = conversation(content_length="99")
 
     async def receive() -> Message:
         await asyncio.sleep(pause)
@@ -124,7 +124,7 @@ async def test_a_slow_client_is_waited_for_a_while(pause: float) -> None:
 
 
 async def test_a_client_that_has_gone_is_not_waited_for() -> None:
-    request = exchange(content_length="99")
+    request = conversation(content_length="99")
 
     async def receive() -> Message:
         assert request.read == 0

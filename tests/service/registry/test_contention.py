@@ -13,7 +13,7 @@ import pytest
 from service.errors import ServiceError, Unavailable, Unprocessable
 from service.registry.lanes import EXAMINERS
 from service.registry.registry import Registry
-from service.registry.uploads import SMALL_BYTES
+from service.registry.uploads import EXAMINED_AT_ONCE_BYTES
 from service.store.base import VersionRecord
 from service.store.open import DATABASE_NAME
 from service.store.sqlite import SqliteStore
@@ -123,10 +123,10 @@ async def test_a_small_file_needs_no_thread_to_be_examined(data_dir: Path) -> No
         await until(examining.free.locked)
         assert (await registry.upload(an_artefact("small")))[1]
         with pytest.raises(Unprocessable) as refused:
-            await registry.upload(bytes(SMALL_BYTES))
+            await registry.upload(bytes(EXAMINED_AT_ONCE_BYTES))
         assert refused.value.code == "not_safetensors"
         with pytest.raises(Unavailable) as waited:
-            await registry.upload(bytes(SMALL_BYTES + 1))
+            await registry.upload(bytes(EXAMINED_AT_ONCE_BYTES + 1))
         assert waited.value.code == "busy"
         go.set()
         assert await asyncio.gather(*busy) == [True] * EXAMINERS

@@ -103,7 +103,7 @@ class TestProve:
         golden, served = self.serve(engine)
         await prove(golden, served, engine, 1.0)
         assert engine.callers == [PROOF_CALLER]
-        assert 0 < EngineConfig().caller_weights[PROOF_CALLER] < 1
+        assert 0 < EngineConfig().weights[PROOF_CALLER] < 1
 
     async def test_allows_what_the_executor_needs(self, engine: FakeEngine) -> None:
         golden, served = self.serve(engine)

@@ -99,3 +99,20 @@ def test_the_lock_of_a_graph_is_its_own(cache: GraphCache) -> None:
     }
     assert len(locks) == 4
     assert {lock.parent for lock in locks} == {cache.folder}
+
+
+def test_a_reason_that_was_only_begun_to_be_written_is_none(cache: GraphCache) -> None:
+    cache.folder.mkdir(parents=True, exist_ok=True)
+    cache.refusal_file("one", quantized=False).touch()
+    assert cache.refusal("one", quantized=False) is None
+
+
+@pytest.mark.parametrize("other", ["platform.machine", "get_cpu_capability", "own_version"])
+def test_a_refusal_holds_for_one_kind_of_processor_and_one_version_of_ours(
+    cache: GraphCache, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    cache.folder.mkdir(parents=True, exist_ok=True)
+    cache.refuse("one", "it is off", quantized=False)
+    assert cache.refusal("one", quantized=False) == "it is off"
+    monkeypatch.setattr(f"capsules.executors.onnx.cache.{other}", lambda: "another")
+    assert cache.refusal("one", quantized=False) is None

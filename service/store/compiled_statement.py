@@ -14,17 +14,18 @@ from sqlalchemy.sql.compiler import SQLCompiler
 Statement = Insert | Update | Delete | Select[Any]
 
 
-class Prepared:
+class CompiledStatement:
     """A statement in the words of one database.
 
     Args:
         statement: Has a fixed number of parameters.
         dialect: Of a driver that counts parameters by their position.
-        names: Of the values that it will be given, see :meth:`values`.
+        names: Of the values that it will be given each time, see :meth:`values`.
     """
 
     def __init__(self, statement: Statement, dialect: Dialect, names: Iterable[str]) -> None:
-        compiled = statement.compile(dialect=dialect, column_keys=list(names))
+        self.names = frozenset(names)
+        compiled = statement.compile(dialect=dialect, column_keys=list(self.names))
         assert isinstance(compiled, SQLCompiler), "a statement, and no definition of a table"
         assert compiled.positiontup is not None, "parameters are told by their position"
         self.text = str(compiled)
@@ -43,9 +44,14 @@ class Prepared:
         Args:
             given: By the name of a column or parameter; those that the statement brings along are
                 not among them.
+
+        Raises:
+            TypeError: They are others than it was compiled for.
         """
+        if given.keys() != self.names:
+            raise TypeError(f"given {sorted(given)}, but the statement takes {sorted(self.names)}")
         return [
             value if convert is None else convert(value)
             for name, fixed, convert in self.parameters
-            for value in (given.get(name, fixed),)
+            for value in (given[name] if name in self.names else fixed,)
         ]
