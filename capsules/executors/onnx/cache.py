@@ -4,11 +4,11 @@ import hashlib
 import json
 import platform
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from uuid import uuid4
 
 from torch.backends.cpu import get_cpu_capability
 
@@ -47,9 +47,15 @@ class GraphCache:
         return self.folder / hashlib.sha256(made.encode()).hexdigest()[:32]
 
     def find(self, fingerprint: str, *, quantized: bool) -> Path | None:
-        """The graph's file, or None where there is none."""
+        """The graph's file, or None where there is none; it may be one that cannot be read."""
         path = graph_file(self.place(fingerprint, quantized=quantized), quantized=quantized)
-        return path if path.exists() else None
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            pass  # whoever reads it is told
+        return path
 
     def discard(self, fingerprint: str, *, quantized: bool) -> None:
         """Remove a graph that is not what it should be."""
@@ -118,7 +124,9 @@ class GraphCache:
         self.folder.mkdir(parents=True, exist_ok=True)
         place = self.place(fingerprint, quantized=quantized)
         prefix = self.unfinished(fingerprint, quantized=quantized)
-        made = Path(tempfile.mkdtemp(prefix=prefix, dir=self.folder))
+        # Not by tempfile, whose folders no other user can read: a server may run as one.
+        made = self.folder / f"{prefix}{uuid4().hex}"
+        made.mkdir()
         try:
             yield made
             if not place.exists():

@@ -1,3 +1,4 @@
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -116,3 +117,29 @@ def test_a_refusal_holds_for_one_kind_of_processor_and_one_version_of_ours(
     assert cache.refusal("one", quantized=False) == "it is off"
     monkeypatch.setattr(f"capsules.executors.onnx.cache.{other}", lambda: "another")
     assert cache.refusal("one", quantized=False) is None
+
+
+def test_a_graph_that_was_made_can_be_read_by_whom_the_system_lets_read(cache: GraphCache) -> None:
+    before = os.umask(0o027)
+    try:
+        with cache.making("one", quantized=False) as folder:
+            (folder / GRAPH).write_bytes(b"graph")
+    finally:
+        os.umask(before)
+    path = cache.find("one", quantized=False)
+    assert path is not None
+    assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o750, 0o640)
+
+
+def test_a_graph_that_cannot_be_looked_at_is_found(
+    cache: GraphCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that what hinders it is told, rather than another one made in silence."""
+
+    def refuse(self: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    path = cache.find("one", quantized=False)
+    assert path is not None
+    assert path.name == GRAPH
