@@ -8,7 +8,8 @@ from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 
 from starlette.types import Scope
 
-CREDENTIALS = frozenset({b"authorization", b"x-api-key"})
+AUTHORIZATION = b"authorization"
+API_KEY = b"x-api-key"
 KEY_BYTES = 8
 DIGEST = "sha256:"
 """Before the digest of credentials, where a caller is named by them."""
@@ -33,15 +34,22 @@ class Callers:
         self.digests = frozenset(name for name in named if name.startswith(DIGEST))
 
     def key(self, scope: Scope) -> str:
-        """The key of who sent a request: of its first credentials, or its address.
+        """The key of who sent a request: of its `Authorization`, or `X-Api-Key`, or its address.
+
+        In this order whatever order they come in, since a proxy may have checked the first alone.
 
         Args:
             scope: the request's. Its address is that of the connection, or what a proxy says that
                 the server has been told to trust.
         """
+        api_key = b""
         for name, value in scope["headers"]:
-            if name in CREDENTIALS and value:
+            if name == AUTHORIZATION and value:
                 return self.key_of(value)
+            if name == API_KEY and not api_key:
+                api_key = value
+        if api_key:
+            return self.key_of(api_key)
         client = scope.get("client")
         return "" if client is None else str(client[0])
 

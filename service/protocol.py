@@ -1,9 +1,11 @@
 """HTTP/1.1 as uvicorn speaks it, held to bounds that a hostile or broken client cannot pass.
 
 The parser collects the request line and every header until they are whole, with work that grows
-with the square of their length, and it waits for the rest of them forever. Here a head has a size
-and a time, bodies and replies have a pace, and whatever cannot be read is handed to the
-application, so that it gets a request id, a log line and a problem document like any other request.
+with the square of their length, and it waits for the rest of them forever. It also takes whatever
+comes after a request whose reply is still due. Here a head has a size and a time, bodies and
+replies have a pace, requests that come ahead of their turn are held back unread, and whatever cannot
+be read is handed to the application, so that it gets a request id, a log line and a problem document
+like any other request.
 """
 
 import asyncio
@@ -11,8 +13,11 @@ from collections.abc import MutableMapping
 from enum import Enum, auto
 from typing import Any
 
+import httptools
 import structlog
 import uvicorn
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -37,8 +42,18 @@ WINDOW_S = 30.0
 WINDOW_BYTES = 32 * 1024
 """What has to move within each window, in either direction."""
 
+PART_BYTES = 4096
+"""What the parser is given at a time, so that few requests are taken ahead of their turn."""
+
+AHEAD_BYTES = 64 * 1024
+"""What may come ahead of its turn before the connection is read no further. Until then it is, since
+nobody would see the client go otherwise."""
+
 LINGER_S = 0.25
 """On shutdown, how long a request that is on its way may take to begin."""
+
+UPGRADE = b"upgrade"
+CONNECT = b"CONNECT"
 
 ENDLESS = (b"transfer-encoding", b"chunked")
 """Says of a request that it has a body, of unknown length."""
@@ -54,6 +69,27 @@ class Phase(Enum):
     BODY = auto()
 
 
+class HeldFlow(FlowControl):
+    """Whether a connection is read: not while too much of what came from it waits for its turn."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        super().__init__(transport)
+        self.held = False
+
+    def resume_reading(self) -> None:
+        """Read on, if that may be."""
+        if not self.held:
+            super().resume_reading()
+
+    def hold(self, held: bool) -> None:
+        """Say whether too much waits."""
+        self.held = held
+        if held:
+            self.pause_reading()
+        else:
+            self.resume_reading()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """One connection.
 
@@ -66,7 +102,12 @@ class BoundedProtocol(HttpToolsProtocol):
         fault: why the parser was stopped, or None where it stopped by itself.
         refused: whether the connection ends with the last reply that is due.
         told: whether the server has asked it to close.
+        ahead: what came after a request whose reply is still due, and waits for its turn.
+        running: the request that the application is at, or was at last.
+        upgrading: whether the request being read asks for another protocol, which it does not get.
     """
+
+    flow: HeldFlow
 
     def __init__(
         self,
@@ -83,6 +124,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self.fault: ServiceError | None = None
         self.refused = False
         self.told = False
+        self.ahead = b""
+        self.running: RequestResponseCycle | None = None
+        self.upgrading = False
         self.incoming: asyncio.TimerHandle | None = None
         self.outgoing: asyncio.TimerHandle | None = None
 
@@ -91,20 +135,25 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; a connection that sends nothing is closed like one that is no longer used."""
         super().connection_made(transport)
+        self.flow = HeldFlow(transport)
         self.await_request()
         if self.leaving:
             # It was accepted too late to be told.
             self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """End; requests that wait for their turn are never begun."""
         for timer in (self.incoming, self.outgoing):
             if timer is not None:
                 timer.cancel()
         self._unset_keepalive_if_required()
-        cycle = self.cycle if self.busy else None
+        self.ahead = b""
+        self.pipeline.clear()
         super().connection_lost(exc)
-        if cycle is not None:
+        cycle = self.running
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
             cycle.scope["state"][DEPARTURE].tell()
 
     def data_received(self, data: bytes) -> None:
@@ -113,16 +162,65 @@ class BoundedProtocol(HttpToolsProtocol):
             # Read, so that the reply is not lost in a reset, and thrown away.
             self.cycle.message_event.set()
             return
+        self._unset_keepalive_if_required()
         self.received += len(data)
-        self.collecting += len(data)
-        super().data_received(data)
-        if self.collecting > MAX_HEAD_BYTES and not self.refused:
-            self.refuse(headers_too_large())
+        self.ahead += data
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Give the parser what has come, as far as its turn is."""
+        ahead, start = self.ahead, 0
+        while start < len(ahead) and not (self.pipeline or self.refused):
+            part = ahead[start : start + PART_BYTES]
+            start += len(part)
+            self.feed(part)
+        self.ahead = b"" if self.refused else ahead[start:]
         if self.phase is Phase.IDLE or self.refused:
             self.forget_incoming()
         elif self.incoming is None:
             self.watch_incoming()
+        if self.pipeline or self.flow.held:
+            self.flow.hold(len(self.ahead) > AHEAD_BYTES)
         self.await_request()
+
+    def feed(self, part: bytes) -> None:
+        """Give the parser a part of a request."""
+        self.collecting += len(part)
+        try:
+            self.parser.feed_data(part)
+        except httptools.HttpParserUpgrade as upgrade:
+            self.stay(part[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self.refuse(self.fault or malformed())
+        if self.collecting > MAX_HEAD_BYTES and not self.refused:
+            self.refuse(headers_too_large())
+
+    def stay(self, rest: bytes) -> None:
+        """Go on in this protocol, as a server may that is asked for another.
+
+        The parser takes what follows such a head for that protocol. So another one is given the
+        head once more, without what asks for it.
+
+        Args:
+            rest: what came after the head.
+        """
+        if not self.upgrading:  # CONNECT, which the application refuses
+            self.cycle.keep_alive = False
+            return
+        self.upgrading = False
+        old = self.parser
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        lines = [b"%b %b HTTP/%b" % (old.get_method(), self.url, old.get_http_version().encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                options = [option.strip() for option in value.split(b",")]
+                value = b", ".join(one for one in options if one.lower() != UPGRADE)
+            if name != UPGRADE and (value or name != b"connection"):
+                lines.append(b"%b: %b" % (name, value))
+        self.feed(b"\r\n".join([*lines, b"", b""]))
+        if rest and not self.refused:
+            self.feed(rest)
 
     def await_request(self) -> None:
         """Have the connection closed if nothing comes for long, unless something is under way."""
@@ -191,6 +289,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is whole: the application may begin."""
+        self.upgrading = self.parser.should_upgrade() and self.parser.get_method() != CONNECT
+        if self.upgrading:
+            return
         self.scope["state"][DEPARTURE] = Departure()
         self.scope["state"][ANSWER] = self.answer
         super().on_headers_complete()
@@ -210,6 +311,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is whole."""
+        if self.upgrading:
+            return
         self.phase = Phase.IDLE
         self.collecting = 0
         self.forget_incoming()
@@ -218,7 +321,18 @@ class BoundedProtocol(HttpToolsProtocol):
             # A large body may have stopped the reading, without which nobody sees the client go.
             self.flow.resume_reading()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """It is a request's turn."""
+        self.running = cycle
+        super()._start_asgi_task(cycle, app)
+
     # --- replies ------------------------------------------------------------------------------
+
+    def on_response_complete(self) -> None:
+        """A reply is over, and it is the next request's turn."""
+        super().on_response_complete()
+        if self.ahead and not self.transport.is_closing():
+            self.read_on()
 
     def answer(self, scope: MutableMapping[str, Any], lines: bytes, content: bytes) -> bool:
         """Send a whole reply of 200 in one piece, where nothing about it is out of the ordinary.
@@ -249,10 +363,6 @@ class BoundedProtocol(HttpToolsProtocol):
         return True
 
     # --- refusals -----------------------------------------------------------------------------
-
-    def send_400_response(self, msg: str) -> None:
-        """Answer for a parser that has stopped."""
-        self.refuse(self.fault or malformed())
 
     def refuse(self, error: ServiceError) -> None:
         """Let the application answer the present request with an error, and close.
@@ -299,8 +409,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def check_incoming(self, before: int) -> None:
         """Refuse a head that is still not whole, and a body of which too little has come."""
         slow = self.phase is Phase.HEAD or self.received - before < WINDOW_BYTES
-        # While the application has not taken what is here, it is not the client that is slow.
-        if slow and not self.flow.read_paused:
+        # While what is here has not been taken, it is not the client that is slow.
+        if slow and not self.flow.read_paused and not self.ahead:
             self.incoming = None
             self.refuse(too_slow())
         else:

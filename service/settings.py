@@ -86,6 +86,8 @@ def read_weights(value: object) -> dict[str, float]:
             raise ValueError(
                 f"it is not JSON ({error.msg} at character {error.pos + 1})"
             ) from error
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
     if not isinstance(value, Mapping):
         raise ValueError('give a JSON object of callers and weights, such as {"10.1.2.3": 4}')
     shares = []

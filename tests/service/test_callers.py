@@ -23,6 +23,16 @@ def test_credentials_are_known_again_and_cannot_be_read_out(name: bytes) -> None
     assert key != Callers().key(scope((name, b"Bearer secret")))
 
 
+def test_authorization_tells_wherever_an_api_key_stands() -> None:
+    callers = Callers()
+    token, keys = (b"authorization", b"Bearer token"), [(b"x-api-key", one) for one in (b"a", b"b")]
+    known = {
+        callers.key(scope(*headers)) for key in keys for headers in ((key, token), (token, key))
+    }
+    assert known == {callers.key(scope(token))}
+    assert callers.key(scope(*keys)) == callers.key(scope(keys[0]))
+
+
 def test_without_credentials_the_address_tells() -> None:
     callers = Callers()
     assert callers.key(scope()) == callers.key(scope(client=("10.1.2.3", 99))) == "10.1.2.3"

@@ -23,7 +23,14 @@ from structlog.testing import capture_logs
 
 from service import protocol
 from service.app import create_app
-from service.protocol import MAX_HEAD_BYTES, MAX_TARGET_BYTES
+from service.middleware.exchange import CLIENT_GONE
+from service.protocol import (
+    AHEAD_BYTES,
+    MAX_HEAD_BYTES,
+    MAX_TARGET_BYTES,
+    PART_BYTES,
+    BoundedProtocol,
+)
 from tests.support.edge import (
     PATIENCE_S,
     EdgeEngine,
@@ -598,6 +605,120 @@ def test_nobody_is_reset_when_the_server_goes(own: FastAPI) -> None:
         for asker in askers:
             asker.result(PATIENCE_S)
     assert set(statuses) == {200}
+
+
+UPGRADE = (
+    b"Connection: keep-alive, Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA\r\n"
+)
+
+
+@pytest.mark.parametrize("size", [1, 10, 10_000])
+def test_a_request_that_offers_another_protocol_is_answered_in_this_one(
+    connect: Callable[[], socket.socket], size: int
+) -> None:
+    request = POST + UPGRADE + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    after = HEAD + b"X-Request-Id: after\r\nConnection: close\r\n\r\n"
+    raw = connect()
+    for part in pieces(request + after, size):
+        send(raw, part)
+    first, second = replies(rest(raw))
+    assert (first.status, json.loads(first.body)["data"][0]["task"]) == (200, "trec")
+    assert (second.status, second.headers["x-request-id"]) == (200, "after")
+
+
+def test_the_body_of_such_a_request_is_not_taken_for_a_request(
+    connect: Callable[[], socket.socket],
+) -> None:
+    smuggled = HEAD + b"X-Request-Id: smuggled\r\n\r\n"
+    raw = connect()
+    send(raw, POST + UPGRADE + b"Content-Length: %d\r\n\r\n" % len(smuggled))
+    send(raw, smuggled)
+    reply = next_reply(raw)
+    assert (reply.status, reply.problem["code"]) == (400, "invalid_json")
+    send(raw, HEAD + b"X-Request-Id: honest\r\nConnection: close\r\n\r\n")
+    (last,) = replies(rest(raw))
+    assert last.headers["x-request-id"] == "honest"
+
+
+def test_a_tunnel_is_refused(connect: Callable[[], socket.socket]) -> None:
+    raw = connect()
+    send(raw, b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n")
+    (reply,) = replies(rest(raw))
+    assert (reply.status, reply.problem["code"]) == (400, "malformed_request")
+
+
+def test_requests_ahead_of_their_turn_are_held_back(
+    connect: Callable[[], socket.socket], engine: EdgeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    complete = BoundedProtocol.on_headers_complete
+
+    def counted(self: BoundedProtocol) -> None:
+        begun.append(self)
+        complete(self)
+
+    monkeypatch.setattr(BoundedProtocol, "on_headers_complete", counted)
+    engine.gate.clear()
+    raw = connect()
+    many = 6000
+    slow = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
+    one = HEAD + b"\r\n"
+    last = HEAD + b"X-Request-Id: last\r\nConnection: close\r\n\r\n"
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send, raw, slow, one * many, last)
+        wait_until(lambda: len(begun) > 1)
+        wait_until(lambda: begun[0].flow.read_paused)
+        assert len(begun) <= 1 + PART_BYTES // len(one) + 1
+        assert len(begun[0].ahead) < AHEAD_BYTES + 512 * 1024
+        engine.gate.set()
+        found = replies(rest(raw))
+        sending.result(PATIENCE_S)
+    assert [reply.status for reply in found] == [200] * (many + 2)
+    assert found[-1].headers["x-request-id"] == "last"
+    assert len(begun) == many + 2
+
+
+def test_work_is_cancelled_when_a_client_leaves_that_had_asked_for_more(
+    connect: Callable[[], socket.socket], engine: EdgeEngine
+) -> None:
+    before = engine.cancelled, engine.waiting
+    engine.gate.clear()
+    with capture_logs() as logs:
+        raw = connect()
+        request = POST + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+        send(raw, request + HEAD + b"\r\n" + request)
+        wait_until(lambda: engine.waiting == before[1] + 1)
+        raw.close()
+        wait_until(lambda: engine.cancelled == before[0] + 1)
+        wait_until(lambda: any(line["event"] == "request" for line in logs))
+    assert [line["status"] for line in logs if line["event"] == "request"] == [CLIENT_GONE]
+    assert not [line for line in logs if line["event"] == "unexpected_error"]
+
+
+def test_a_request_that_waits_for_its_turn_is_not_slow(
+    connect: Callable[[], socket.socket], engine: EdgeEngine, brief: None
+) -> None:
+    engine.gate.clear()
+    raw = connect()
+    head = b"POST /v1/classify HTTP/1.1\r\nHost: x\r\n"
+    body = json.dumps({"task": "trec", "text": "a" * 3 * PART_BYTES}).encode()
+    send(raw, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+    send(raw, head + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    time.sleep(2.5 * WINDOW_S)
+    engine.gate.set()
+    assert [reply.status for reply in replies(rest(raw))] == [200, 200]
+
+
+def test_a_client_that_leaves_before_its_refusal_is_no_error(
+    connect: Callable[[], socket.socket], url: str
+) -> None:
+    with capture_logs() as logs:
+        raw = connect()
+        send(raw, b"\x16\x03\x01\x02\x00\x01\x00")
+        assert next_reply(raw).status == 400
+        raw.close()
+        wait_until(lambda: any(line["event"] == "request" for line in logs))
+    assert {line["event"] for line in logs} == {"request"}
 
 
 def test_the_limits_are_documented() -> None:

@@ -185,6 +185,7 @@ def test_callers_and_their_weights_are_read_from_json(monkeypatch: pytest.Monkey
         ("10.1.2.3=4", "it is not JSON (Extra data at character 5)"),
         ("{'10.1.2.3': 4}", "it is not JSON (Expecting property name enclosed in double quotes"),
         ("[4]", 'give a JSON object of callers and weights, such as {"10.1.2.3": 4}'),
+        ("[" * 100_000, "it is nested too deeply"),
         ('{"::1": 1, "Bearer swordfish": 2}', "its caller number 2 is neither an address nor"),
         ('{"::1": "swordfish"}', "the weight of ::1 is no number"),
         ('{"::1": true}', "the weight of ::1 is no number"),

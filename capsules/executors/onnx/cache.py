@@ -5,7 +5,7 @@ import json
 import platform
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from uuid import uuid4
@@ -59,7 +59,10 @@ class GraphCache:
 
     def discard(self, fingerprint: str, *, quantized: bool) -> None:
         """Remove a graph that is not what it should be."""
-        shutil.rmtree(self.place(fingerprint, quantized=quantized), ignore_errors=True)
+        place = self.place(fingerprint, quantized=quantized)
+        shutil.rmtree(place, ignore_errors=True)
+        with suppress(OSError):  # it may be a file
+            place.unlink()
 
     def refusal_file(self, fingerprint: str, *, quantized: bool) -> Path:
         """Where it is written down why a graph was refused; there is none where it was not.
@@ -76,7 +79,7 @@ class GraphCache:
         try:
             path = self.refusal_file(fingerprint, quantized=quantized)
             return path.read_text(encoding="utf-8") or None
-        except OSError:
+        except (OSError, UnicodeDecodeError):
             return None
 
     def refuse(self, fingerprint: str, reason: str, *, quantized: bool) -> None:

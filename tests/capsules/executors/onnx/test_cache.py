@@ -102,10 +102,20 @@ def test_the_lock_of_a_graph_is_its_own(cache: GraphCache) -> None:
     assert {lock.parent for lock in locks} == {cache.folder}
 
 
-def test_a_reason_that_was_only_begun_to_be_written_is_none(cache: GraphCache) -> None:
+@pytest.mark.parametrize("left", [b"", b"\xff\xfe"])
+def test_a_reason_that_cannot_be_read_is_none(cache: GraphCache, left: bytes) -> None:
     cache.folder.mkdir(parents=True, exist_ok=True)
-    cache.refusal_file("one", quantized=False).touch()
+    cache.refusal_file("one", quantized=False).write_bytes(left)
     assert cache.refusal("one", quantized=False) is None
+
+
+def test_a_file_in_the_place_of_a_graph_makes_way(cache: GraphCache) -> None:
+    cache.folder.mkdir(parents=True, exist_ok=True)
+    cache.place("one", quantized=False).touch()
+    cache.discard("one", quantized=False)
+    with cache.making("one", quantized=False) as folder:
+        (folder / GRAPH).write_bytes(b"graph")
+    assert cache.find("one", quantized=False) is not None
 
 
 @pytest.mark.parametrize("other", ["platform.machine", "get_cpu_capability", "own_version"])
