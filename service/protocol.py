@@ -409,8 +409,9 @@ class BoundedProtocol(HttpToolsProtocol):
     def check_incoming(self, before: int) -> None:
         """Refuse a head that is still not whole, and a body of which too little has come."""
         slow = self.phase is Phase.HEAD or self.received - before < WINDOW_BYTES
-        # While what is here has not been taken, it is not the client that is slow.
-        if slow and not self.flow.read_paused and not self.ahead:
+        # While what is here has not been taken, or its turn has not come, it is not the client that
+        # is slow.
+        if slow and not (self.flow.read_paused or self.pipeline or self.ahead):
             self.incoming = None
             self.refuse(too_slow())
         else:

@@ -96,7 +96,8 @@ def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
         keeper.stop()
     assert child is not None
     assert child.returncode == -signal.SIGKILL
-    assert [one["event"] for one in logs] == ["worker_killed"]
+    # A worker of another test may still be on its way out, and tell of it.
+    assert [one["event"] for one in logs if one["event"] != "slot_lost"] == ["worker_killed"]
 
 
 def test_what_was_never_started_is_stopped_at_once(tmp_path: Path) -> None:
