@@ -257,7 +257,7 @@ class RecordingExecutor(Executor):
         alone: bool = True,
     ) -> Pass:
         """See :class:`capsules.executors.base.Executor`."""
-        forward = self.inner.prepare(tokens, prompts, reading)
+        forward = self.inner.prepare(tokens, prompts, reading, alone=alone)
 
         def run() -> Tensor:
             self.batches.append((tokens, reading))

@@ -27,6 +27,7 @@ from uvicorn.server import ServerState
 
 from service.disconnect import KEY as DEPARTURE, Departure
 from service.errors import BadRequest, HeadersTooLarge, RequestTimeout, ServiceError, UriTooLong
+from service.lean import header_lines
 from service.notes import ANSWER, FAULT
 from service.state import Live
 
@@ -354,7 +355,7 @@ class BoundedProtocol(HttpToolsProtocol):
             or self.flow.write_paused
         ):
             return False
-        common = b"".join([b"%b: %b\r\n" % header for header in cycle.default_headers])
+        common = header_lines(cycle.default_headers)
         self.transport.write(b"%b%b%b\r\n%b" % (STATUS_LINE[200], common, lines, content))
         cycle.waiting_for_100_continue = False
         cycle.response_started = cycle.response_complete = True

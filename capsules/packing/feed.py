@@ -44,12 +44,7 @@ class Packer:
         self.dtype = np.dtype(dtype)
         # A row by itself is what a single caller waits for, and its shape is seldom new.
         self.kept_frame = lru_cache(maxsize=KEPT_FRAMES)(self.single_frame)
-        self.nothing_special: Feed = {
-            "special": np.array(False),
-            "taps": self.by_layer([], (KERNEL, self.hidden_size)),
-            "down": self.by_layer([], (RANK, self.hidden_size)),
-            "up": self.by_layer([], (self.hidden_size, RANK)),
-        }
+        self.nothing_special: Feed = {"special": np.array(False), **self.weights([], [])}
 
     def pack(self, tokens: TokenBatch, prompts: Prompts, reading: Reading | None = None) -> Feed:
         """The inputs of a pass.
@@ -150,6 +145,12 @@ class Packer:
             "special": np.array(True),
             **plan.tapped(concatenated([one.members.rows for one in tapped])),
             **plan.mapped(concatenated([one.members.rows for one in mapped])),
+            **self.weights(tapped, mapped),
+        }
+
+    def weights(self, tapped: Sequence["Learned"], mapped: Sequence["Learned"]) -> Feed:
+        """What the convolutions and the low-rank maps of some rows have learned."""
+        return {
             "taps": self.by_layer(
                 [(one.members, one.terms.taps) for one in tapped], (KERNEL, self.hidden_size)
             ),

@@ -177,7 +177,7 @@ class Extent(NamedTuple):
 
     def and_one(self, row: Waiting) -> "Extent":
         """With one row more."""
-        positions = row.tokens + row.slots
+        positions = size(row)
         return Extent(
             self.rows + 1,
             self.real + positions,
