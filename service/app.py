@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Scope
 
+from capsules.release import release
 from service.api.capsules import endpoints as capsules
 from service.api.capsules.schemas import AliasTarget
 from service.api.capsules.upload import FRAMING_BYTES
@@ -33,7 +34,7 @@ from service.metrics import Metrics
 from service.middleware.edge import Edge
 from service.middleware.exchange import CLIENT_GONE
 from service.notes import notes_of
-from service.openapi import DESCRIPTION, TITLE, document, release
+from service.openapi import DESCRIPTION, TITLE, document
 from service.problems import InvalidRequest, respond, respond_http
 from service.settings import Settings
 from service.startup import Assemble, assemble, running

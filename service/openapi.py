@@ -1,6 +1,5 @@
 """The OpenAPI document, with the bodies that the framework does not read itself."""
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI
@@ -14,15 +13,6 @@ DESCRIPTION = (
     "One frozen transformer backbone, thousands of text classification tasks. Every failure, on "
     "every route, is an RFC 9457 problem document; its `code` is stable."
 )
-DISTRIBUTION = "capsule-server"
-
-
-def release() -> str:
-    """The version of this distribution; `unknown` where it runs without being installed."""
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def document(app: FastAPI, bodies: tuple[type, ...]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from service import openapi
+from capsules import release
 from service.api.classify.schemas import EXAMPLES
 from service.app import create_app
 from tests.support.edge import settings_for
@@ -122,7 +122,7 @@ def test_making_the_document_touches_nothing(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_installed_has_no_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openapi, "DISTRIBUTION", "no-such-distribution")
-    assert openapi.release() == "unknown"
-    monkeypatch.setattr(openapi, "DISTRIBUTION", "pytest")
-    assert openapi.release()[0].isdigit()
+    monkeypatch.setattr(release, "DISTRIBUTION", "no-such-distribution")
+    assert release.release() == "unknown"
+    monkeypatch.setattr(release, "DISTRIBUTION", "pytest")
+    assert release.release()[0].isdigit()

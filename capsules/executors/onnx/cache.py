@@ -6,19 +6,17 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from uuid import uuid4
 
 from torch.backends.cpu import get_cpu_capability
 
 from capsules.executors.onnx.graph import graph_file
+from capsules.release import release
 
 FORMAT = 1
 """Counts on whenever graphs come to look different for reasons that no version below tells."""
-
-OURS = "capsule-server"
-"""The distribution that holds this code."""
 
 MAKERS = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 """Packages whose version may change what a graph looks like."""
@@ -69,7 +67,7 @@ class GraphCache:
 
         A graph may be wrong on one kind of processor alone, and our own code have a share in it.
         """
-        decided = json.dumps([own_version(), platform.machine(), get_cpu_capability()])
+        decided = json.dumps([release(), platform.machine(), get_cpu_capability()])
         mark = hashlib.sha256(decided.encode()).hexdigest()[:8]
         place = self.place(fingerprint, quantized=quantized)
         return place.with_name(f"{place.name}-{mark}.refused")
@@ -136,11 +134,3 @@ class GraphCache:
                 made.rename(place)
         finally:
             shutil.rmtree(made, ignore_errors=True)
-
-
-def own_version() -> str:
-    """The version of this code; `unknown` where it runs without being installed."""
-    try:
-        return version(OURS)
-    except PackageNotFoundError:
-        return "unknown"

@@ -118,7 +118,7 @@ def test_a_file_in_the_place_of_a_graph_makes_way(cache: GraphCache) -> None:
     assert cache.find("one", quantized=False) is not None
 
 
-@pytest.mark.parametrize("other", ["platform.machine", "get_cpu_capability", "own_version"])
+@pytest.mark.parametrize("other", ["platform.machine", "get_cpu_capability", "release"])
 def test_a_refusal_holds_for_one_kind_of_processor_and_one_version_of_ours(
     cache: GraphCache, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
