@@ -6,7 +6,7 @@ ServiceError
 ├── UnsupportedMediaType 415 · Unprocessable 422
 ├── TooManyRequests 429    this caller's quota; carries Retry-After
 ├── HeadersTooLarge 431
-├── InternalError 500
+├── InternalError 500 · NotImplementedHere 501
 ├── Unavailable 503    full, warming or draining; carries Retry-After
 └── DeadlineExceeded 504
 
@@ -129,6 +129,13 @@ class HeadersTooLarge(ServiceError):
 
 class InternalError(ServiceError):
     """The server failed; the detail tells nothing of its insides."""
+
+
+class NotImplementedHere(ServiceError):
+    """The request needs what HTTP knows and this server does not do."""
+
+    status = 501
+    title = "Not implemented"
 
 
 class Unavailable(ServiceError):

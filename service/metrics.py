@@ -167,6 +167,11 @@ class Metrics:
         self.request_series: dict[tuple[str, int], Counter] = {}
         self.route_series: dict[str, Histogram] = {}
 
+        self.connections = self.gauge("capsule_connections", "Connections of clients.")
+        self.cut = self.counter(
+            "capsule_connections_cut",
+            "Connections that were cut off at once, as there were far too many.",
+        )
         self.requests = self.counter(
             "capsule_requests",
             "Requests by task and HTTP status: once for each known task of a request, or once "
@@ -281,6 +286,18 @@ class Metrics:
         return Histogram(name, text, labels, buckets=buckets, registry=self.registry)
 
     # --- the edge ---------------------------------------------------------------------------
+
+    def connection_made(self) -> None:
+        """A client has connected."""
+        self.connections.inc()
+
+    def connection_lost(self) -> None:
+        """A connection is over."""
+        self.connections.dec()
+
+    def connection_cut(self) -> None:
+        """A connection was cut off, as there were far too many."""
+        self.cut.inc()
 
     def request_finished(
         self, *, route: str, status: int, tasks: Sequence[str], code: str | None, seconds: float

@@ -3,7 +3,7 @@
 The parser collects the request line and every header until they are whole, with work that grows
 with the square of their length, and it waits for the rest of them forever. It also takes whatever
 comes after a request whose reply is still due. Here a head has a size and a time, bodies and
-replies have a pace, requests that come ahead of their turn are held back unread, and whatever cannot
+replies have a pace, there are only so many connections, requests that come ahead of their turn are held back unread, and whatever cannot
 be read is handed to the application, so that it gets a request id, a log line and a problem document
 like any other request.
 """
@@ -26,7 +26,15 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from service.disconnect import KEY as DEPARTURE, Departure
-from service.errors import BadRequest, HeadersTooLarge, RequestTimeout, ServiceError, UriTooLong
+from service.errors import (
+    BadRequest,
+    HeadersTooLarge,
+    NotImplementedHere,
+    RequestTimeout,
+    ServiceError,
+    Unavailable,
+    UriTooLong,
+)
 from service.lean import header_lines
 from service.notes import ANSWER, FAULT
 from service.state import Live
@@ -53,10 +61,20 @@ nobody would see the client go otherwise."""
 LINGER_S = 0.25
 """On shutdown, how long a request that is on its way may take to begin."""
 
+SURPLUS = 64
+"""Connections beyond the limit that are told so; any more are cut off."""
+
+SURPLUS_S = 1.0
+"""How long such a connection may take to ask for something."""
+
+RETRY_AFTER_S = 1
+
 UPGRADE = b"upgrade"
 CONNECT = b"CONNECT"
+TRANSFER = b"transfer-encoding"
+CHUNKED = b"chunked"
 
-ENDLESS = (b"transfer-encoding", b"chunked")
+ENDLESS = (TRANSFER, CHUNKED)
 """Says of a request that it has a body, of unknown length."""
 
 logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(__name__)
@@ -106,6 +124,7 @@ class BoundedProtocol(HttpToolsProtocol):
         ahead: what came after a request whose reply is still due, and waits for its turn.
         running: the request that the application is at, or was at last.
         upgrading: whether the request being read asks for another protocol, which it does not get.
+        surplus: whether there were enough connections without it.
     """
 
     flow: HeldFlow
@@ -128,6 +147,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.ahead = b""
         self.running: RequestResponseCycle | None = None
         self.upgrading = False
+        self.surplus = False
         self.incoming: asyncio.TimerHandle | None = None
         self.outgoing: asyncio.TimerHandle | None = None
 
@@ -137,6 +157,16 @@ class BoundedProtocol(HttpToolsProtocol):
         """Begin; a connection that sends nothing is closed like one that is no longer used."""
         super().connection_made(transport)
         self.flow = HeldFlow(transport)
+        live: Live = self.app_state["live"]
+        live.metrics.connection_made()
+        surplus = len(self.connections) - live.settings.max_connections
+        if surplus > 0:
+            self.surplus = True
+            if surplus > SURPLUS:
+                live.metrics.connection_cut()
+                transport.abort()
+                return
+            self.loop.call_later(SURPLUS_S, self.leave)
         self.await_request()
         if self.leaving:
             # It was accepted too late to be told.
@@ -151,6 +181,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self.ahead = b""
         self.pipeline.clear()
         super().connection_lost(exc)
+        live: Live = self.app_state["live"]
+        live.metrics.connection_lost()
         cycle = self.running
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
@@ -164,6 +196,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.message_event.set()
             return
         self._unset_keepalive_if_required()
+        if self.surplus:
+            self.refuse(too_many_connections())
+            return
         self.received += len(data)
         self.ahead += data
         self.read_on()
@@ -280,10 +315,15 @@ class BoundedProtocol(HttpToolsProtocol):
 
         Raises:
             HeadersTooLarge: there is more of them than there may be.
+            NotImplementedHere: the body comes in a coding that is not undone here.
         """
         self.fields += len(name) + len(value) + len(": \r\n")
         if self.fields > MAX_HEAD_BYTES:
             self.fault = headers_too_large()
+            raise self.fault
+        # Looked at one by one, as the last of several codings alone would not tell of the others.
+        if len(name) == len(TRANSFER) and name.lower() == TRANSFER and value.lower() != CHUNKED:
+            self.fault = unknown_coding(value)
             raise self.fault
         if self.phase is Phase.HEAD:
             super().on_header(name, value)
@@ -467,6 +507,26 @@ def headers_too_large() -> HeadersTooLarge:
     return HeadersTooLarge(
         f"The request's head is larger than {MAX_HEAD_BYTES} bytes; send fewer or shorter headers.",
         code="headers_too_large",
+    )
+
+
+def unknown_coding(value: bytes) -> NotImplementedHere:
+    """The error for a body that is not sent as it is or in chunks."""
+    return NotImplementedHere(
+        f"The transfer coding {value[:64].decode('latin-1')!r} is not known here; send the body as "
+        "it is, with its Content-Length or in chunks.",
+        code="unknown_transfer_coding",
+        field="Transfer-Encoding",
+    )
+
+
+def too_many_connections() -> Unavailable:
+    """The error for a connection beyond the limit."""
+    return Unavailable(
+        "The server has as many connections as it takes; send the request again shortly, and keep "
+        "connections for further requests rather than open new ones.",
+        code="too_many_connections",
+        retry_after=RETRY_AFTER_S,
     )
 
 

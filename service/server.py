@@ -18,6 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.app import create_app
+from service.descriptors import affordable, raise_limit
 from service.logs import configure_logging
 from service.protocol import BoundedProtocol
 from service.settings import Settings, unknown_variables
@@ -109,7 +110,21 @@ def serve(settings: Settings, build: Assemble = assemble) -> int:
     for listener in sockets:
         host, port = listener.getsockname()[:2]
         logger.info("listening", host=host, port=port)
-    return run(settings, sockets, build)
+    return run(within_reach(settings), sockets, build)
+
+
+def within_reach(settings: Settings) -> Settings:
+    """The settings with no more connections than the process may have open files for."""
+    files = raise_limit()
+    connections = affordable(settings.max_connections, files)
+    if connections < settings.max_connections:
+        logger.warning(
+            "connections_limited",
+            connections=connections,
+            open_files=files,
+            remedy="raise the limit of open files (ulimit -n), or lower CAPSULE_MAX_CONNECTIONS",
+        )
+    return settings.model_copy(update={"max_connections": connections})
 
 
 def run(settings: Settings, sockets: list[socket.socket], build: Assemble) -> int:

@@ -176,6 +176,10 @@ class Settings(BaseSettings):
     tokenise_threads: Count = Field(
         default=2, description="Threads that render templates and tokenise."
     )
+    max_connections: Count = Field(
+        default=10_000,
+        description="Connections at a time; fewer where the process may not have as many open files.",
+    )
     max_body_bytes: Bytes = Field(
         default=ByteSize(4 * MIB), description="Largest request body; uploads have their own."
     )

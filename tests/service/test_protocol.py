@@ -431,6 +431,113 @@ def test_requests_that_come_together_are_answered_in_their_order(
     assert at_once == [False, False, True]
 
 
+# --- number ---------------------------------------------------------------------------------
+
+ROOM = 3
+
+
+@pytest.fixture
+def small(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[FastAPI, Callable[[], socket.socket]]]:
+    """A server for few connections, of which none is open yet."""
+    monkeypatch.setattr(protocol, "SURPLUS", 2)
+    monkeypatch.setattr(protocol, "SURPLUS_S", WINDOW_S)
+    settings = settings_for(tmp_path, max_connections=ROOM)
+    app = create_app(settings, build=with_engine(EdgeEngine()))
+    with serving(app) as url, ExitStack() as stack:
+        place = httpx2.URL(url)
+
+        def connect() -> socket.socket:
+            raw = socket.create_connection((place.host, place.port or 0), timeout=PATIENCE_S)
+            return stack.enter_context(raw)
+
+        yield app, connect
+
+
+def test_one_connection_more_than_there_may_be_is_told_so(
+    small: tuple[FastAPI, Callable[[], socket.socket]],
+) -> None:
+    app, connect = small
+    enough = [connect() for _ in range(ROOM)]
+    for raw in enough:
+        send(raw, HEAD + b"\r\n")
+        assert next_reply(raw).status == 200
+    with capture_logs() as logs:
+        one_more = connect()
+        reply = last_reply(one_more, HEAD + b"\r\n")
+        assert (reply.status, reply.problem["code"]) == (503, "too_many_connections")
+        assert reply.headers["retry-after"] == "1"
+        assert logged(logs, reply)["code"] == "too_many_connections"
+        one_more.shutdown(socket.SHUT_WR)
+        assert rest(one_more) == b""
+    # Those that were there first are served as before.
+    for raw in enough:
+        send(raw, HEAD + b"\r\n")
+        assert next_reply(raw).status == 200
+    enough.pop().close()
+    connections = app.state.live.metrics.connections
+    wait_until(lambda: connections.collect()[0].samples[0].value == len(enough))
+    raw = connect()
+    send(raw, HEAD + b"\r\n")
+    assert next_reply(raw).status == 200
+
+
+def test_one_connection_more_that_asks_for_nothing_is_closed(
+    small: tuple[FastAPI, Callable[[], socket.socket]],
+) -> None:
+    _, connect = small
+    enough = [connect() for _ in range(ROOM)]
+    assert rest(connect()) == b""
+    for raw in enough:
+        send(raw, HEAD + b"\r\n")
+        assert next_reply(raw).status == 200
+
+
+def test_far_too_many_connections_are_cut_off(
+    small: tuple[FastAPI, Callable[[], socket.socket]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, connect = small
+    monkeypatch.setattr(protocol, "SURPLUS_S", PATIENCE_S)
+    # Those that are told are there for longer than it takes to have the next one cut off.
+    held = [connect() for _ in range(ROOM + protocol.SURPLUS)]
+    wait_until(
+        lambda: app.state.live.metrics.connections.collect()[0].samples[0].value == len(held)
+    )
+    assert rest(connect()) == b""
+    (cut,) = app.state.live.metrics.cut.collect()[0].samples[:1]
+    assert (cut.name, cut.value) == ("capsule_connections_cut_total", 1)
+
+
+# --- coding ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"Transfer-Encoding: gzip, chunked\r\n",
+        b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        b"transfer-encoding: identity, Chunked\r\n",
+    ],
+)
+def test_a_transfer_coding_that_is_not_undone_is_refused(
+    connect: Callable[[], socket.socket], lines: bytes
+) -> None:
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    reply = last_reply(connect(), POST + lines + b"\r\n" + body)
+    assert (reply.status, reply.problem["code"]) == (501, "unknown_transfer_coding")
+    assert reply.problem["errors"][0]["field"] == "Transfer-Encoding"
+
+
+@pytest.mark.parametrize("name", [b"chunked", b"Chunked"])
+def test_chunks_are_read_however_they_are_spelt(
+    connect: Callable[[], socket.socket], name: bytes
+) -> None:
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    lines = b"Connection: close\r\nTransfer-Encoding: %b\r\n\r\n" % name
+    assert last_reply(connect(), POST + lines + body).status == 200
+
+
 # --- pace -----------------------------------------------------------------------------------
 
 

@@ -14,9 +14,21 @@ from typing import Any
 import httpx2
 import pytest
 import uvicorn
+from structlog.testing import capture_logs
 
+from service import server
 from service.metrics import Metrics
-from service.server import FAILURE, SUCCESS, Server, deafen, explain, listen, serve, settle
+from service.server import (
+    FAILURE,
+    SUCCESS,
+    Server,
+    deafen,
+    explain,
+    listen,
+    serve,
+    settle,
+    within_reach,
+)
 from service.settings import Settings
 from service.state import Live, Warm
 from tests.support.backbones import save_tiny_bert
@@ -74,6 +86,25 @@ def test_a_deaf_listener_accepts_those_who_came_before() -> None:
         listener.settimeout(0.1)
         with pytest.raises(TimeoutError):
             listener.accept()
+
+
+@pytest.mark.parametrize(("files", "connections"), [(1024, 512), (100_000, 10_000)])
+def test_no_more_connections_than_there_may_be_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, connections: int
+) -> None:
+    monkeypatch.setattr(server, "raise_limit", lambda: files)
+    with capture_logs() as logs:
+        assert within_reach(settings_for(tmp_path)).max_connections == connections
+    if connections < 10_000:
+        (line,) = logs
+        assert (line["event"], line["connections"], line["open_files"]) == (
+            "connections_limited",
+            connections,
+            files,
+        )
+        assert "CAPSULE_MAX_CONNECTIONS" in line["remedy"]
+    else:
+        assert logs == []
 
 
 def test_what_start_up_left_is_never_collected() -> None:
