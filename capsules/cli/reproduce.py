@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from pydantic import ValidationError
 
-from capsules.backbones.base import BackboneInfo
+from capsules.backbones.base import BackboneInfo, LoadedBackbone
 from capsules.cli.backbone import load_backbone
 from capsules.cli.failure import INTERRUPTED, CommandError
 from capsules.cli.output import Output, count, say, warn
@@ -30,6 +30,7 @@ from capsules.reproduce.splits import Source, read, require as require_rows
 from capsules.reproduce.summary import Cell, cells, paired
 from capsules.reproduce.table import shown
 from capsules.reproduce.task import Task
+from capsules.reproduce.turn import alone_in
 from capsules.training.events import EpochReport, Watcher
 
 RESULTS_JSON = "results.json"
@@ -81,10 +82,7 @@ def run(request: Reproduction, output: Output) -> None:
         for one in unfit
     ]
     rates = method.learning_rates(chosen, family, request.learning_rates)
-    journal = Journal(
-        request.folder,
-        Configuration(backbone=frozen(loaded.info, request.backbone), settings=settings),
-    )
+    configuration = Configuration(backbone=frozen(loaded.info, request.backbone), settings=settings)
     # A seed at a time, so that an unfinished comparison has whole tables of fewer seeds.
     experiments = [
         Experiment(source, one, seed, rates[one.name])
@@ -92,21 +90,13 @@ def run(request: Reproduction, output: Output) -> None:
         for source in sources
         for one in chosen
     ]
-    bar = ComparisonBar(settings.epochs)
-    try:
-        with bar:
-            failed = compare(experiments, loaded, journal, bar)
-    except KeyboardInterrupt:
-        say(
-            f"Interrupted; {count(len(journal.rows), 'finished run')} and the epochs of the "
-            f"present one are kept in {journal.folder}. Repeat the command to go on from there.",
-            style="yellow",
-        )
-        raise typer.Exit(INTERRUPTED) from None
-    skips = [*missing, *failed]
-    document = write_up(journal, skips)
-    if request.plots and journal.rows:
-        draw(sources, loaded, journal)
+    with alone_in(request.folder):
+        journal = Journal(request.folder, configuration)
+        failed = attempt(experiments, loaded, journal)
+        skips = [*missing, *failed]
+        document = write_up(journal, skips)
+        if request.plots and journal.rows:
+            draw(sources, loaded, journal)
     found = cells(journal.rows)
     output.show(document=document, rows=lines(found, skips), table=lambda: shown(found, skips))
     if output.human:
@@ -117,6 +107,28 @@ def run(request: Reproduction, output: Output) -> None:
             f"All reasons are in {journal.folder / RESULTS_MARKDOWN}.",
             code="runs_failed",
         )
+
+
+def attempt(
+    experiments: Sequence[Experiment], loaded: LoadedBackbone, journal: Journal
+) -> list[Skip]:
+    """Make the runs that are missing, with their progress shown; gives those that failed.
+
+    Raises:
+        CapsuleError: the folder cannot be used, or two runs do not go together.
+        typer.Exit: interrupted; finished runs are kept.
+    """
+    bar = ComparisonBar(journal.configuration.settings.epochs)
+    try:
+        with bar:
+            return compare(experiments, loaded, journal, bar)
+    except KeyboardInterrupt:
+        say(
+            f"Interrupted; {count(len(journal.rows), 'finished run')} and the epochs of the "
+            f"present one are kept in {journal.folder}. Repeat the command to go on from there.",
+            style="yellow",
+        )
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def settings_from(options: Mapping[str, Any]) -> Settings:

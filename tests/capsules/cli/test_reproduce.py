@@ -5,6 +5,7 @@ import pytest
 
 from capsules.cli.reproduce import ComparisonBar
 from capsules.reproduce.journal import CHECKPOINTS, RUNS
+from capsules.reproduce.turn import alone_in
 from tests.capsules.reproduce.sets import write_file, write_set
 from tests.support.backbones import tiny_family
 from tests.support.commands import invoke, invoke_json, refusal
@@ -191,3 +192,12 @@ def test_interrupted_comparison_goes_on_when_repeated(arguments, monkeypatch):
     # The epoch that was finished is not trained again.
     assert "cb-capsule-0  learning rate 0.02  epoch" not in result.stderr
     assert "cb-linear-head-0  learning rate 0.02  epoch 1/1" in result.stderr
+
+
+def test_second_process_in_a_folder_is_refused(arguments):
+    options = ["--tasks", "cb", "--no-plots", "--methods", "linear-head"]
+    with alone_in(Path("runs")):
+        message = refusal(invoke(*arguments, *options), 2, "invalid_option")
+        assert "runs is in use by another process" in message
+        assert not Path("runs", RUNS).exists()
+    assert invoke(*arguments, *options).exit_code == 0
