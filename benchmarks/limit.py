@@ -29,7 +29,7 @@ from benchmarks.in_process import (
     shipped_executor,
     spread,
 )
-from benchmarks.products import LIBRARIES, Library, Product
+from benchmarks.products import LIBRARIES, ONNXRUNTIME, TORCH, Library, Product
 from benchmarks.random_capsules import MIXED_LABELS, fill_bank, random_capsules
 from benchmarks.result import Figure, Findings, Series, at_least, figure, series
 from benchmarks.sampling import interleave, ratio, seconds
@@ -47,6 +47,12 @@ REAL = "real lengths, as batched"
 ENGINE = "float32"
 ENGINE_INT8 = "int8"
 BOUND = "float32 bound"
+ONE_CORE = "one core, "
+LANE_LIBRARIES = (TORCH, ONNXRUNTIME)
+"""The fastest on all cores, and the one that our executor has multiply."""
+
+PAUSE_S = 0.3
+"""Threads of a library spin for up to some tenths of a second after they have worked."""
 
 RATE_GOAL = 0.60
 ENGINE_GOAL = 0.75
@@ -59,6 +65,7 @@ class Sizes:
 
     Attributes:
         positions: of the products that the backbone is made of.
+        lane: likewise of those that one core computes, about as many as a batch has.
         square: rows and columns of the largest product.
         shape: of even batches, a capsule's slot left out.
         waiting: texts that the batcher picks a batch of real lengths from.
@@ -70,6 +77,7 @@ class Sizes:
     """
 
     positions: int
+    lane: int
     square: int
     shape: Shape
     waiting: int
@@ -82,6 +90,7 @@ class Sizes:
 
 FULL = Sizes(
     positions=1024,
+    lane=256,
     square=4096,
     shape=Shape(32, 31),
     waiting=64,
@@ -93,6 +102,7 @@ FULL = Sizes(
 )
 QUICK = Sizes(
     positions=16,
+    lane=8,
     square=64,
     shape=Shape(4, 7),
     waiting=16,
@@ -117,7 +127,14 @@ def measure(context: Context) -> Findings:
     texts = load_texts(
         max(sizes.requests, sizes.batches * sizes.waiting) * sizes.rounds, context.data
     )
-    plan = Plan(sizes, work, products(loaded.info, inner_width(loaded), sizes), texts.texts)
+    inner = inner_width(loaded)
+    plan = Plan(
+        sizes,
+        work,
+        products(loaded.info, inner, sizes),
+        lane_products(loaded.info, inner, sizes),
+        texts.texts,
+    )
     with set_up(context, plan) as bench:
         context.tell(f"{sizes.rounds} rounds")
         found = bench.compare(plan)
@@ -147,6 +164,9 @@ def measure(context: Context) -> Findings:
             "In batches a capsule's slot counts as a position, and packing them is in their time. "
             f"The `{BOUND}` is the ceiling over the FLOPs of the texts alone, without slots: what "
             "a program would reach that does nothing but these products, on texts without padding.",
+            f"`{ONE_CORE.rstrip(', ')}` has the products of one layer on a batch of {sizes.lane} "
+            "positions, as lanes run them, by the library of the ceiling and by the executor's. "
+            "Each is computed over and over, so that its weights stay in the caches.",
             *(() if ENGINE_INT8 in bench.engines else (INT8_LEFT_OUT,)),
         ),
     )
@@ -166,6 +186,17 @@ def products(info: BackboneInfo, inner: int, sizes: Sizes) -> tuple[Product, ...
     )
 
 
+def lane_products(info: BackboneInfo, inner: int, sizes: Sizes) -> tuple[Product, ...]:
+    """The products of one layer on one batch."""
+    width, positions = info.hidden_size, sizes.lane
+    return (
+        Product(positions, width, 3 * width),
+        Product(positions, width, width),
+        Product(positions, width, inner),
+        Product(positions, inner, width),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is to be measured.
@@ -174,12 +205,14 @@ class Plan:
         sizes: of it.
         work: of the backbone.
         products: that the ceiling is looked for at.
+        lane: products that one core computes.
         texts: enough for all rounds.
     """
 
     sizes: Sizes
     work: Work
     products: tuple[Product, ...]
+    lane: tuple[Product, ...]
     texts: Sequence[str]
 
     def requests(self, turn: int) -> Sequence[str]:
@@ -269,12 +302,16 @@ class Found:
 
     Attributes:
         products: 1e9 operations a second by library and product.
-        rates: likewise by kind of batch.
+        lane: likewise, by one core.
+        lane_seconds: of one of each of these, by library.
+        rates: 1e9 operations a second by kind of batch.
         texts: texts a second by engine.
         flops: of a text.
     """
 
     products: Mapping[tuple[str, str], Sequence[float]]
+    lane: Mapping[tuple[str, str], Sequence[float]]
+    lane_seconds: Mapping[str, Sequence[float]]
     rates: Mapping[str, Sequence[float]]
     texts: Mapping[str, Sequence[float]]
     flops: Sequence[float]
@@ -297,10 +334,12 @@ class Bench:
 
     Attributes:
         libraries: by name.
+        lanes: libraries on one core, likewise.
         engines: by name.
     """
 
     libraries: Mapping[str, Library]
+    lanes: Mapping[str, Library]
     engines: Mapping[str, Ours]
 
     def compare(self, plan: Plan) -> Found:
@@ -312,14 +351,31 @@ class Bench:
         }
         for name, library in self.libraries.items():
             sides[name] = partial(multiplied, library)
+        for name, library in self.lanes.items():
+            sides[ONE_CORE + name] = partial(multiplied, library)
         for name, engine in self.engines.items():
             sides[name] = partial(classified, engine, plan)
-        measured = interleave(sides, plan.sizes.rounds)
+        measured = interleave(sides, plan.sizes.rounds, pause_s=PAUSE_S)
         return Found(
             products={
                 (name, str(product)): [one[index] for one in measured[name]]
                 for name in self.libraries
                 for index, product in enumerate(plan.products)
+            },
+            lane={
+                (name, str(product)): [one[index] for one in measured[ONE_CORE + name]]
+                for name in self.lanes
+                for index, product in enumerate(plan.lane)
+            },
+            lane_seconds={
+                name: [
+                    sum(
+                        product.flops / rate / 1e9
+                        for product, rate in zip(plan.lane, rates, strict=True)
+                    )
+                    for rates in measured[ONE_CORE + name]
+                ]
+                for name in self.lanes
             },
             rates={name: [rate for (rate,) in measured[name]] for name in (SHORTER, REAL)},
             texts={name: [rate for (rate,) in measured[name]] for name in self.engines},
@@ -352,6 +408,10 @@ def set_up(context: Context, plan: Plan) -> Iterator[Bench]:
                 name: stack.enter_context(child(Library, name, plan.products, threads))
                 for name in LIBRARIES
             },
+            lanes={
+                name: stack.enter_context(child(Library, name, plan.lane, 1))
+                for name in LANE_LIBRARIES
+            },
             engines={
                 name: stack.enter_context(
                     child(Ours, context.backbone, context.executor, quantization, plan.sizes)
@@ -372,6 +432,12 @@ def figures_of(found: Found) -> Iterator[Figure]:
             ratio(found.rates[name], highest),
             goal,
         )
+    theirs, ours = (found.lane_seconds[name] for name in LANE_LIBRARIES)
+    yield figure(
+        f"{ONE_CORE}products of a batch: rate of {ONNXRUNTIME} / {TORCH}",
+        "ratio",
+        ratio(theirs, ours),
+    )
     goals = {ENGINE: at_least(ENGINE_GOAL), ENGINE_INT8: at_least(INT8_GOAL)}
     for name, rates in found.texts.items():
         yield figure(
@@ -386,6 +452,8 @@ def series_of(found: Found) -> Iterator[Series]:
     """What was measured."""
     for (library, product), rates in found.products.items():
         yield series(product, library, "GFLOP/s", rates)
+    for (library, product), rates in found.lane.items():
+        yield series(ONE_CORE + product, library, "GFLOP/s", rates)
     for name, rates in found.rates.items():
         yield series(name, "executor", "GFLOP/s", rates)
     for name, rates in {**found.texts, BOUND: found.bound}.items():

@@ -30,7 +30,11 @@ class Estimate:
 
 
 def interleave(
-    sides: Mapping[str, Callable[[int], T]], rounds: int, *, warm_up: int = 1
+    sides: Mapping[str, Callable[[int], T]],
+    rounds: int,
+    *,
+    warm_up: int = 1,
+    pause_s: float = 0.0,
 ) -> dict[str, list[T]]:
     """Run all sides once a round: A B C, B C A, C A B, and so on.
 
@@ -39,6 +43,7 @@ def interleave(
             measured. What it does beside that is in nobody's time.
         rounds: how often each runs.
         warm_up: rounds before these whose values are thrown away.
+        pause_s: seconds before each, for threads of the one before that spin on for a while.
 
     Returns:
         The values of each side, in the order of the rounds.
@@ -48,6 +53,7 @@ def interleave(
     for turn in range(-warm_up, rounds):
         first = turn % len(names)
         for name in (*names[first:], *names[:first]):
+            time.sleep(pause_s)
             value = sides[name](max(turn, 0))
             if turn >= 0:
                 values[name].append(value)

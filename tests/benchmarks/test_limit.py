@@ -8,6 +8,8 @@ from benchmarks.limit import (
     BOUND,
     ENGINE,
     INT8_LEFT_OUT,
+    LANE_LIBRARIES,
+    ONE_CORE,
     QUICK,
     REAL,
     SHORTER,
@@ -16,7 +18,7 @@ from benchmarks.limit import (
     figures_of,
     measure,
 )
-from benchmarks.products import LIBRARIES
+from benchmarks.products import LIBRARIES, ONNXRUNTIME, TORCH
 from benchmarks.sampling import seconds
 from benchmarks.texts import load_texts
 
@@ -39,11 +41,14 @@ def ours(backbone):
 def test_everything_is_measured_in_every_round(context, monkeypatch):
     monkeypatch.setattr(module, "child", here)
     monkeypatch.setattr("benchmarks.products.OPERATIONS", 1e5)
+    monkeypatch.setattr(module, "PAUSE_S", 0.0)
     findings = measure(context)
     cases = {(one.case, one.side) for one in findings.series if one.unit == "GFLOP/s"}
     shapes = ("16 x 32 x 32", "16 x 32 x 64", "16 x 64 x 32", "64 x 64 x 64")
+    lane = ("8 x 32 x 96", "8 x 32 x 32", "8 x 32 x 64", "8 x 64 x 32")
     assert cases == {
         *((shape, library) for shape in shapes for library in LIBRARIES),
+        *((ONE_CORE + shape, library) for shape in lane for library in LANE_LIBRARIES),
         (SHORTER, "executor"),
         (REAL, "executor"),
     }
@@ -60,6 +65,8 @@ def test_figures_are_held_against_the_fastest_product_of_the_round():
     products = {("a", "x"): [100.0, 50.0, 100.0], ("b", "y"): [60.0, 400.0, 60.0]}
     found = Found(
         products=products,
+        lane={},
+        lane_seconds={TORCH: [3.0, 1.0, 3.0], ONNXRUNTIME: [4.0, 1.0, 4.0]},
         rates={SHORTER: [60.0, 30.0, 60.0], REAL: [50.0, 25.0, 50.0]},
         texts={ENGINE: [150.0, 75.0, 150.0]},
         flops=[0.5e9, 0.5e9, 0.5e9],
@@ -70,6 +77,7 @@ def test_figures_are_held_against_the_fastest_product_of_the_round():
     assert values == {
         f"{SHORTER}: executor / ceiling (a, x)": (0.6, True),
         f"{REAL}: executor / ceiling (a, x)": (0.5, None),
+        f"{ONE_CORE}products of a batch: rate of {ONNXRUNTIME} / {TORCH}": (0.75, None),
         f"texts a second, engine in {ENGINE} / {BOUND}": (0.75, True),
     }
 

@@ -35,6 +35,13 @@ def test_warm_up_rounds_have_the_number_of_the_first():
     assert turns == [0, 0, 0, 0, 1]
 
 
+def test_sides_may_come_to_rest_before_the_next(monkeypatch):
+    pauses: list[float] = []
+    monkeypatch.setattr("benchmarks.sampling.time.sleep", pauses.append)
+    interleave({"a": lambda _: 1, "b": lambda _: 2}, 1, pause_s=0.3)
+    assert pauses == [0.3] * 4
+
+
 def test_ratio_does_not_see_a_machine_that_slows_down():
     slowing = [1.0, 2.0, 5.0, 40.0]
     found = ratio(slowing, [2 * value for value in slowing])
