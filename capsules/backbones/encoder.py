@@ -53,8 +53,14 @@ class Encoder(Backbone):
 
     def embed(self, tokens: TokenBatch) -> Tensor:
         """Word + position + type embeddings after their norm, [B, T, D]."""
-        positions = None if tokens.places is None else tokens.places + self.offset
-        embedded: Tensor = self.embeddings(input_ids=tokens.input_ids, position_ids=positions)
+        places = tokens.places
+        if places is None:
+            # Given, since RoBERTa would not count a token of the text that happens to be the one
+            # that pads.
+            places = torch.arange(tokens.input_ids.shape[1], device=tokens.input_ids.device)[None]
+        embedded: Tensor = self.embeddings(
+            input_ids=tokens.input_ids, position_ids=places + self.offset
+        )
         return embedded
 
     def run(self, hidden: Tensor, entry: Entry) -> Tensor:

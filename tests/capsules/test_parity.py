@@ -37,7 +37,6 @@ from tests.support.batches import (
 from tests.support.families import Subject
 from tests.support.gemma import MISSING, gemma_reference, located
 from tests.support.layers import layer_outputs
-from tests.support.models import DECODERS
 from tests.support.texts import CLOSING, OPENING, spelled, text, tokeniser
 
 TOLERANCE = 1e-9
@@ -172,10 +171,10 @@ def test_each_row_of_a_mixed_batch_has_the_gradients_of_its_own_capsule(subject:
     assert checked > 6
 
 
-@pytest.mark.parametrize("subject", DECODERS, indirect=True)
-def test_a_text_may_hold_the_token_that_pads(subject: Subject) -> None:
-    """Decoders are often padded with the token that ends texts."""
-    padding = 11
+@pytest.mark.parametrize("own", [True, False], ids=["its own", "another"])
+def test_a_text_may_hold_the_token_that_pads(subject: Subject, own: bool) -> None:
+    """Decoders are often padded with the token that ends texts, and a text may spell `<pad>`."""
+    padding = subject.pad_id if own else 11
     texts = ([7, padding, 9, padding], [padding], [8, 30, 21, 6, 9, 17])
     layers = tuple(range(subject.num_layers))
     capsules = [

@@ -30,17 +30,20 @@ def marked(
     """A capsule in the engine's bank that answers as :func:`marked_share` says.
 
     On a `MarkingExecutor`, and only for a row that is run with this capsule, its own head and as
-    many tokens.
+    many tokens. One that learns no vector, `instance-only`, is told by its head alone.
     """
     info = engine.loaded.info
     drawn = random_capsule(info, task=task, labels=2, length=length, variant=variant)
     tensors = {name: tensor.clone() for name, tensor in drawn.tensors.items()}
-    tensors["capsule"][0, 0, 0] = float(number)
+    mark = 0.0
+    if "capsule" in tensors:
+        mark = float(number)
+        tensors["capsule"][0, 0, 0] = mark
     weight = torch.zeros(2, info.hidden_size)
     weight[0, 0], weight[1, 1] = 1.0, PER_TOKEN
     share = own_share(number)
     tensors["head.weight"] = weight
-    tensors["head.bias"] = torch.tensor([math.log(share) - number, math.log(1 - share)])
+    tensors["head.bias"] = torch.tensor([math.log(share) - mark, math.log(1 - share)])
     return engine.bank.add(Capsule(drawn.manifest, tensors), version=number, digest="0" * 64)
 
 

@@ -76,15 +76,16 @@ class RecordingExecutor(Executor):
 class MarkingExecutor(RecordingExecutor):
     """Features that tell which capsule and which text a row was run with.
 
-    Feature 0 is the first element of the row's `capsule` tensor, as it is when the pass runs, and
-    feature 1 the number of its tokens; see `tests.support.engines.marked`.
+    Feature 0 is the first element of the row's `capsule` tensor, if it has one, as it is when the
+    pass runs, and feature 1 the number of its tokens; see `tests.support.engines.marked`.
     """
 
     def read(self, tokens: TokenBatch, prompts: Prompts) -> Tensor:
         features = torch.zeros(len(tokens), self.hidden_size)
         for group in prompts.groups:
             rows = slice(None) if group.rows is None else group.rows
-            features[rows, 0] = group.tensors["capsule"][:, 0, 0, 0]
+            if "capsule" in group.tensors:
+                features[rows, 0] = group.tensors["capsule"][:, 0, 0, 0]
         features[:, 1] = tokens.attention_mask.sum(1)
         return features
 

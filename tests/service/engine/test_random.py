@@ -20,7 +20,15 @@ from tests.support.observers import CountingObserver
 TASKS = 12
 ROWS, TOKENS = 6, 200
 LENGTHS = [0] * 5 + list(range(1, 50))
-VARIANTS = [("addition", 1), ("addition", 3), ("prepending", 1), ("projection", 2)]
+VARIANTS = [
+    ("addition", 1),
+    ("addition", 3),
+    ("prepending", 1),
+    ("extraction", 1),
+    ("projection", 2),
+    ("task-only", 1),
+    ("instance-only", 1),
+]
 CALLERS = ["", "a", "b", "heavy"]
 GONE = (asyncio.CancelledError, DeadlineExceeded, TooManyRequests, Unavailable)
 

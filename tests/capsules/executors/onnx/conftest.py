@@ -16,8 +16,8 @@ from tests.support.commands import GRAPHS, ROOT
 from tests.support.families import subject_of
 from tests.support.models import MODELS
 
-# One of each family: what is read at the end, and how attention works, differ.
-EXPORTED = ("bert", "t5", "gemma3")
+# What is read at the end differs, how attention works, and how positions are told.
+EXPORTED = ("bert", "roberta", "t5", "llama", "qwen2", "qwen3", "gemma3")
 
 # What graphs are made of, and the tiny models with them.
 INGREDIENTS = (
