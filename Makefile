@@ -19,6 +19,9 @@ IMAGE ?= capsule-server:local
 TORCH_VARIANT ?= auto
 TORCH_INDEX_URL ?=
 PYTEST_ARGS ?=
+RESULTS ?= build/results
+RESULTS_DEVICE ?= auto
+RESULTS_ARGS ?=
 # Processes that share the tests; 0 runs them in one, as a debugger wants.
 WORKERS ?= 2
 # Where the servers that the benchmarks compare with are installed.
@@ -99,6 +102,11 @@ $(RIVALS)/%/.installed: benchmarks/rival_servers/%.txt
 .PHONY: reproduce
 reproduce: $(INSTALLED) ## Rerun the published comparisons on ZOO_DATA into build/reproduce; resumable.
 	$(BIN)/capsule reproduce --data "$(ZOO_DATA)" $(REPRODUCE_ARGS)
+
+.PHONY: results
+results: $(INSTALLED) ## Make all runs of docs/results.md again on RESULTS_DEVICE, in folders of RESULTS; resumable.
+	$(BIN)/python -m capsules.reproduce --script "$(RESULTS)" --data "$(ZOO_DATA)" \
+		--device "$(RESULTS_DEVICE)" $(RESULTS_ARGS) | PATH="$(abspath $(BIN)):$$PATH" bash
 
 .PHONY: zoo
 zoo: $(INSTALLED) ## Retrain the shipped capsules from the datasets in ZOO_DATA, then update the README; resumable.

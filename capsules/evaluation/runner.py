@@ -8,8 +8,10 @@ from torch import Tensor
 from capsules.artefact.file import Capsule
 from capsules.backbones.base import LoadedBackbone
 from capsules.core import Encoding, Example, Prediction, TokenBatch
+from capsules.errors import TrainingError, TrainingFault
 from capsules.evaluation.metrics import Report
 from capsules.executors.base import Executor
+from capsules.memory import is_out_of_memory, release
 from capsules.model import pad, shared_prompts
 from capsules.scoring import scorer
 from capsules.template import Template
@@ -33,6 +35,9 @@ def in_batches(
 ) -> Tensor:
     """What `forward` gives for every text, in batches of similar length.
 
+    Where there is not enough memory for a batch, that one and all others, which are of longer
+    texts, have half as many rows.
+
     Args:
         encodings: n tokenised texts.
         forward: takes a batch of B of them and gives [B, ...].
@@ -42,17 +47,43 @@ def in_batches(
 
     Returns:
         [n, ...] in the order of `encodings`.
+
+    Raises:
+        TrainingError: `out_of_memory`, where there is not enough for a single text.
     """
     order = sorted(range(len(encodings)), key=lambda row: len(encodings[row].input_ids))
     parts: list[Tensor] = []
-    for start in range(0, len(order), BATCH_ROWS):
-        rows = order[start : start + BATCH_ROWS]
-        parts.append(forward(pad([encodings[row] for row in rows], pad_id).to(device)))
-        progress(start + len(rows), len(order))
+    most, done = BATCH_ROWS, 0
+    while done < len(order):
+        batch = [encodings[row] for row in order[done : done + most]]
+        try:
+            parts.append(forward(pad(batch, pad_id).to(device)))
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            most = len(batch) // 2
+        else:
+            done += len(batch)
+            progress(done, len(order))
+            continue
+        # Only here is the failed batch's memory free again.
+        if not most:
+            raise no_room(batch[0])
+        release()
     joined = torch.cat(parts)
     restored = torch.empty_like(joined)
     restored[torch.tensor(order, device=joined.device)] = joined
     return restored
+
+
+def no_room(encoding: Encoding) -> TrainingError:
+    """The error for a text that does not fit into memory by itself."""
+    return TrainingError(
+        f"There is not enough memory for even one text of {len(encoding.input_ids)} tokens; lower "
+        "max_length, or run it where there is more.",
+        code=TrainingFault.OUT_OF_MEMORY,
+        field="max_length",
+    )
 
 
 def probabilities(

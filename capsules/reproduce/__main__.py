@@ -1,4 +1,4 @@
-"""`python -m capsules.reproduce`: writes runs up as docs/results.md, or looks into their capsules."""
+"""`python -m capsules.reproduce`: writes runs up as docs/results.md, or tells how to make them again."""
 
 import argparse
 import sys
@@ -7,9 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from capsules.errors import CapsuleError
-from capsules.reproduce.inspection import write_inspection
-from capsules.reproduce.report import IMAGES, RESULTS, write_report
+from capsules.errors import CapsuleError, DataError, DataFault
+from capsules.reproduce.inspection import read_insights, write_inspection
+from capsules.reproduce.report import IMAGES, RESULTS, read_files, write_report
+from capsules.reproduce.script import script
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -20,14 +21,26 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     action.add_argument(
         "--inspect", type=Path, help="measure the capsules of this folder of runs, for the report"
     )
+    action.add_argument(
+        "--script",
+        type=Path,
+        metavar="OUTPUT",
+        help="print a shell script that makes all committed runs again, in folders of OUTPUT, and "
+        "puts them and the page in place of the present ones",
+    )
     parser.add_argument(
         "--docs", type=Path, default=Path("docs"), help="folder of the page; default: docs"
     )
-    parser.add_argument("--data", type=Path, help="holds a folder for each set; with --inspect")
-    parser.add_argument("--name", help="of the runs' file in docs/results; with --inspect")
+    parser.add_argument("--data", type=Path, help="holds a folder for each set; not with --report")
+    parser.add_argument(
+        "--name", help="of the runs' file in docs/results; with --script, of the only one"
+    )
+    parser.add_argument("--device", default="auto", help="where to run; with --script")
     options = parser.parse_args(arguments)
     if options.inspect is not None and None in (options.data, options.name):
         parser.error("--inspect needs --data, the folder of the sets, and --name, of the runs")
+    if options.script is not None and options.data is None:
+        parser.error("--script needs --data, the folder of the sets")
     return options
 
 
@@ -37,6 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     docs: Path = options.docs
     try:
+        if options.script is not None:
+            sys.stdout.write("".join(f"{line}\n" for line in repeated(options)))
+            return 0
         written = (
             write_report(docs)
             if options.report
@@ -45,11 +61,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         )
     except (CapsuleError, OSError) as error:
-        console.print(str(error), style="red", markup=False, soft_wrap=True)
+        errors = Console(stderr=True)
+        errors.print(str(error), style="red", markup=False, soft_wrap=True)
         return 1
     for path in written:
         console.print(f"Wrote {path}", markup=False, soft_wrap=True)
     return 0
+
+
+def repeated(options: argparse.Namespace) -> list[str]:
+    """The lines of the script.
+
+    Raises:
+        CapsuleError: a file cannot be read, or there is none of that name.
+        OSError: likewise.
+    """
+    folder = options.docs / RESULTS
+    files = read_files(folder)
+    if options.name is not None:
+        if options.name not in files:
+            raise DataError(
+                f"{folder} has no runs named {options.name!r}; it has {', '.join(files) or 'none'}.",
+                code=DataFault.UNREADABLE_FILE,
+                field="name",
+            )
+        files = {options.name: files[options.name]}
+    return script(
+        files,
+        read_insights(folder).keys(),
+        options.docs,
+        data=options.data,
+        output=options.script,
+        device=options.device,
+    )
 
 
 if __name__ == "__main__":

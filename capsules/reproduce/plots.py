@@ -79,7 +79,7 @@ def parameters(cells: Sequence[Cell]) -> Figure:
 
 
 def time(cells: Sequence[Cell]) -> Figure:
-    """Mean seconds of training, a panel a set; paler, with all learning rates that were tried."""
+    """Seconds of training, a panel a set; paler, with all learning rates that were tried."""
     methods = len({one.method for one in cells})
     figure, panels = grid(cells, MARGIN_IN + BAR_IN * methods)
     for axes, here in panels:

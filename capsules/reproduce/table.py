@@ -186,5 +186,5 @@ def interval(one: Paired) -> str:
 
 
 def signed(value: float) -> str:
-    """A difference."""
-    return f"{value:+.3f}"
+    """A difference; one that is rounded to nothing is no negative one."""
+    return f"{value:+z.3f}"

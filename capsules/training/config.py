@@ -10,7 +10,8 @@ from capsules.layers import NamedLayers
 if TYPE_CHECKING:
     from capsules.backbones.base import Family
 
-# Found once per family and used for every task; see docs/decisions/0007-learning-rate.md.
+# One for each family and for every task. Found on an encoder, and taken over for the others; see
+# docs/decisions/0007-learning-rate.md.
 DEFAULT_LEARNING_RATE: dict["Family", float] = {
     "encoder-only": 0.02,
     "decoder-only": 0.02,

@@ -16,6 +16,7 @@ from capsules.core import Encoding
 from capsules.data.base import Dataset
 from capsules.errors import DataError, DataFault, OptionError, TrainingError, TrainingFault
 from capsules.evaluation.runner import in_batches
+from capsules.memory import is_out_of_memory, largest_that_fits
 from capsules.model import pad
 from capsules.template import Template
 from capsules.training import checkpoint
@@ -24,7 +25,6 @@ from capsules.training.checkpoint import Keeper
 from capsules.training.config import DEFAULT_LEARNING_RATE, HEAD_RATE, TrainingConfig
 from capsules.training.events import EpochReport, Silent, Watcher
 from capsules.training.learner import Learner
-from capsules.training.memory import is_out_of_memory, largest_that_fits
 from capsules.training.trainable import Trainable
 from capsules.variants.registry import variant
 

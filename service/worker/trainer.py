@@ -11,7 +11,7 @@ from capsules.backbones.base import LoadedBackbone
 from capsules.backbones.load import load
 from capsules.errors import TrainingError, TrainingFault
 from capsules.executors.torch import TorchExecutor
-from capsules.training.memory import is_out_of_memory
+from capsules.memory import is_out_of_memory
 from service.jobs.ledger import Ledger
 from service.jobs.records import Claim, Job
 from service.settings import Settings

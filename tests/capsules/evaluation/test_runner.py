@@ -9,7 +9,14 @@ import torch
 from capsules.artefact.file import Capsule
 from capsules.backbones.base import BackboneInfo, LoadedBackbone
 from capsules.core import Encoding, Example, TokenBatch
-from capsules.errors import DataError, DataFault, InputError, InputFault
+from capsules.errors import (
+    DataError,
+    DataFault,
+    InputError,
+    InputFault,
+    TrainingError,
+    TrainingFault,
+)
 from capsules.evaluation.runner import (
     BATCH_ROWS,
     encode,
@@ -46,6 +53,49 @@ def capsule(info: BackboneInfo) -> Capsule:
 
 def encodings(lengths: list[int]) -> list[Encoding]:
     return [Encoding(tuple(range(1, length + 1)), truncated=False) for length in lengths]
+
+
+def test_batches_shrink_to_what_there_is_memory_for() -> None:
+    sizes: list[int] = []
+    progress: list[int] = []
+
+    def cramped(tokens: TokenBatch) -> torch.Tensor:
+        if len(tokens) > 20:
+            raise torch.OutOfMemoryError("full")
+        sizes.append(len(tokens))
+        return tokens.input_ids.sum(dim=1)
+
+    lengths = [row * 7 % 90 + 1 for row in range(90)]
+    got = in_batches(
+        encodings(lengths),
+        cramped,
+        pad_id=0,
+        device=torch.device("cpu"),
+        progress=lambda done, _: progress.append(done),
+    )
+    assert got.tolist() == [length * (length + 1) // 2 for length in lengths]
+    assert sizes == [16] * 5 + [10]
+    assert progress == [16, 32, 48, 64, 80, 90]
+
+
+def test_a_text_that_does_not_fit_by_itself_is_told() -> None:
+    def full(tokens: TokenBatch) -> torch.Tensor:
+        raise torch.OutOfMemoryError("full")
+
+    with pytest.raises(TrainingError, match=r"one text of 2 tokens; lower max_length") as stopped:
+        in_batches(encodings([9, 2]), full, pad_id=0, device=torch.device("cpu"))
+    assert (stopped.value.code, stopped.value.field) == (
+        TrainingFault.OUT_OF_MEMORY,
+        "max_length",
+    )
+
+
+def test_other_failures_of_a_batch_are_not_taken_for_a_lack_of_memory() -> None:
+    def broken(tokens: TokenBatch) -> torch.Tensor:
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        in_batches(encodings([3, 2]), broken, pad_id=0, device=torch.device("cpu"))
 
 
 def test_rows_of_similar_length_share_a_batch_and_come_back_in_order() -> None:

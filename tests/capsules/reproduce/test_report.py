@@ -1,3 +1,4 @@
+import shlex
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,41 @@ def test_inspecting_needs_the_sets_and_a_name(docs):
 def test_inspecting_runs_that_are_not_recorded_fails(docs, capsys):
     options = ["--inspect", str(docs), "--data", str(docs), "--docs", str(docs)]
     assert main([*options, "--name", "absent"]) == 1
-    assert "record them first" in capsys.readouterr().out
+    assert "record them first" in capsys.readouterr().err
+
+
+def test_script_makes_all_runs_again(docs, capsys):
+    (docs / "results" / "tiny-insight.json").write_text("[]")
+    options = ["--data", "my sets", "--docs", str(docs), "--device", "cuda"]
+    assert main(["--script", "out", *options]) == 0
+    first, runs, copy, inspect, report = capsys.readouterr().out.splitlines()
+    assert first == "set -eu"
+    words = shlex.split(runs)
+    assert words[:2] == ["capsule", "reproduce"]
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    assert given["--data"] == "my sets"
+    assert (given["--device"], given["--output"]) == ("cuda", "out/tiny")
+    assert (given["--tasks"], given["--methods"], given["--seeds"]) == (
+        "cb",
+        "capsule,task-only",
+        "2",
+    )
+    assert shlex.split(copy) == ["cp", "out/tiny/runs.jsonl", str(docs / "results" / "tiny.jsonl")]
+    assert "--inspect out/tiny" in inspect
+    assert report == f"python -m capsules.reproduce --report --docs {docs}"
+
+
+def test_script_may_be_of_one_file_alone(docs, capsys):
+    options = ["--script", "out", "--data", "sets", "--docs", str(docs), "--name"]
+    assert main([*options, "tiny"]) == 0
+    capsys.readouterr()
+    assert main([*options, "absent"]) == 1
+    told = capsys.readouterr()
+    # Nothing that a shell would take for a command.
+    assert told.out == ""
+    assert "has no runs named 'absent'; it has tiny." in told.err
+    with pytest.raises(SystemExit, match="2"):
+        main(["--script", "out"])
 
 
 def test_page_of_the_project_is_that_of_its_runs():

@@ -94,3 +94,14 @@ def test_only_shared_seeds_are_compared(make_row):
     assert pair.seeds == (0,)
     assert pair.low is None
     assert paired([make_row()], "capsule", "task-only") == []
+
+
+def test_training_takes_as_long_as_undisturbed_epochs(make_row):
+    # 2, 1 and 5 seconds an epoch, and 4 epochs on average.
+    rows = [
+        make_row(seed=0, seconds=6.0, epochs=3),
+        make_row(seed=1, seconds=4.0, epochs=4),
+        make_row(seed=2, seconds=25.0, epochs=5),
+    ]
+    [cell] = cells(rows)
+    assert cell.seconds == 4.0

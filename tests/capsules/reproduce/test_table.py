@@ -11,6 +11,7 @@ from capsules.reproduce.table import (
     notes,
     scores,
     shown,
+    signed,
     skipped,
 )
 
@@ -76,3 +77,12 @@ def test_terminal_shows_what_there_is(make_row):
     assert "not | here" in text
     console.print(shown([], [SKIP]))
     assert "Test scores" not in console.export_text()
+
+
+def test_nothing_has_no_negative_sign():
+    assert [signed(value) for value in (-0.0001, 0.0, -0.001, 0.25)] == [
+        "+0.000",
+        "+0.000",
+        "-0.001",
+        "+0.250",
+    ]

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from capsules.core import TokenBatch
 from capsules.errors import TrainingError, TrainingFault
-from capsules.training.memory import is_out_of_memory, largest_that_fits
+from capsules.memory import is_out_of_memory, largest_that_fits
 from tests.capsules.training.conftest import MakeRun
 
 

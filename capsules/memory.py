@@ -16,6 +16,12 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(words in said for words in WORDS)
 
 
+def release() -> None:
+    """Let a device's memory go that is kept for tensors of sizes that may not come again."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 def largest_that_fits(attempt: Callable[[int], object], too_many: int) -> int:
     """The largest of ``too_many / 2, too_many / 4, ...`` that has room; 0 where not even 1 has.
 
@@ -25,8 +31,7 @@ def largest_that_fits(attempt: Callable[[int], object], too_many: int) -> int:
     """
     size = too_many // 2
     while size:
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        release()
         try:
             attempt(size)
         except RuntimeError as error:
