@@ -7,10 +7,11 @@ from benchmarks import startup_memory as module
 from benchmarks.context import SERVE
 from benchmarks.errors import BenchmarkError
 from benchmarks.result import at_most
-from benchmarks.server import running_server
+from benchmarks.server import GRAPHS, running_server
 from benchmarks.startup_memory import (
     AT_START,
     EMPTY,
+    EXPORTING,
     FIRST_ZOO,
     NEXT_ZOO,
     QUICK,
@@ -69,25 +70,34 @@ def test_starts_and_memory_of_a_real_server_are_measured(context):
 
 def test_shipped_capsules_are_loaded_on_a_first_and_on_a_next_start(fake, monkeypatch):
     monkeypatch.setattr(module, "has_zoo", lambda _: True)
-    folders = []
+    folders, graphs = [], []
 
     def watched(context, data, settings):
         folders.append((data.name, settings["LOAD_ZOO"]))
+        graphs.append(settings["GRAPH_DIR"])
         return running_server(context, data, settings)
 
     monkeypatch.setattr(module, "running_server", watched)
-    starts = compare_starts(fake, 2)
+    starts = compare_starts(replace(fake, executor="auto"), 2)
     assert {name: len(every) for name, every in starts.items()} == {
         EMPTY: 2,
         FIRST_ZOO: 2,
         NEXT_ZOO: 2,
+        EXPORTING: 2,
     }
     names = [name for name, _ in folders]
     assert names.count("zoo") == 1 + 1 + 2
     fresh = [name for name in names if name != "zoo"]
-    assert len(set(fresh)) == len(fresh) == 2 * (1 + 2)
+    assert len(set(fresh)) == len(fresh) == 3 * (1 + 2)
     assert {load for name, load in folders if name.startswith("empty")} == {"False"}
     assert {load for name, load in folders if not name.startswith("empty")} == {"True"}
+    # Each of those that export finds none there; all others share theirs.
+    others = {one for one, name in zip(graphs, names, strict=True) if "exporting" not in name}
+    assert others == {str(GRAPHS)}
+    assert len(set(graphs) - others) == names.count("zoo") - 1 == 3
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "interleave", lambda sides, rounds: list(sides))
+        assert EXPORTING not in compare_starts(replace(fake, executor="torch"), 1)
 
 
 def test_memory_is_set_against_the_bytes_of_the_files():
