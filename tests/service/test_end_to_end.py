@@ -54,9 +54,16 @@ def server(
         executor.gate.set()
 
 
-def an_app(info: BackboneInfo, executor: RecordingExecutor, folder: Path) -> FastAPI:
+def an_app(
+    info: BackboneInfo, executor: RecordingExecutor, folder: Path, queue_rows: int = 4
+) -> FastAPI:
     settings = settings_for(
-        folder, backbone=str(info.path), device="cpu", queue_rows=4, max_texts=4, max_batch_rows=1
+        folder,
+        backbone=str(info.path),
+        device="cpu",
+        queue_rows=queue_rows,
+        max_texts=4,
+        max_batch_rows=1,
     )
 
     async def given(loaded: LoadedBackbone, config: ExecutorConfig) -> Executor:
@@ -133,6 +140,35 @@ def test_a_full_queue_turns_requests_away(
     assert held.result(PATIENCE_S).status_code == 200
     assert classify(server, "c", "d", "e", "f").status_code == 200
     pool.shutdown()
+
+
+def test_a_client_that_sends_little_does_not_wait_for_one_that_sends_much(
+    info: BackboneInfo, executor: RecordingExecutor, tmp_path: Path
+) -> None:
+    with (
+        serving(an_app(info, executor, tmp_path, queue_rows=64)) as url,
+        client_of(url) as flood,
+        client_of(url) as other,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        assert upload(flood, info, (0.25, 0.75)).status_code == 201
+        flood.headers["authorization"] = "Bearer flood"
+        other.headers["authorization"] = "Bearer other"
+        holder, held = hold(executor, lambda: classify(flood, "w1"))
+        before = len(executor.batches)
+        sent = [pool.submit(classify, flood, "w1", "w1", "w1", "w1") for _ in range(6)]
+        # One row is prepared already.
+        wait_until(lambda: metric(other, "capsule_queue_depth") == 23)
+        sent.append(pool.submit(classify, other, "w1 w2 w3"))
+        wait_until(lambda: metric(other, "capsule_queue_depth") == 24)
+        executor.gate.set()
+        assert {one.result(PATIENCE_S).status_code for one in sent} == {200}
+        assert held.result(PATIENCE_S).status_code == 200
+        lengths = [len(row) for (row,) in executor.batches[before:]]
+        assert len(lengths) == 25
+        # By arrival it would have been the last.
+        assert lengths.index(3 + 2) <= 2
+        holder.shutdown()
 
 
 def test_a_request_that_takes_too_long_is_given_up(
