@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.app import create_app
-from service.descriptors import affordable, raise_limit
+from service.descriptors import RESERVED, affordable
 from service.logs import configure_logging
 from service.protocol import BoundedProtocol
 from service.settings import Settings, unknown_variables
@@ -115,13 +115,12 @@ def serve(settings: Settings, build: Assemble = assemble) -> int:
 
 def within_reach(settings: Settings) -> Settings:
     """The settings with no more connections than the process may have open files for."""
-    files = raise_limit()
-    connections = affordable(settings.max_connections, files)
+    connections = affordable(settings.max_connections)
     if connections < settings.max_connections:
         logger.warning(
             "connections_limited",
             connections=connections,
-            open_files=files,
+            open_files=connections + RESERVED,
             remedy="raise the limit of open files (ulimit -n), or lower CAPSULE_MAX_CONNECTIONS",
         )
     return settings.model_copy(update={"max_connections": connections})

@@ -6,33 +6,35 @@ import sys
 
 import pytest
 
-from service.descriptors import RESERVED, affordable
+from service.descriptors import RESERVED
 
-RAISE = """
+ASK = """
 import json, resource, sys
-from service.descriptors import raise_limit
-resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-print(json.dumps([raise_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE)]))
+from service.descriptors import affordable
+soft, hard, wanted = map(int, sys.argv[1:])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+print(json.dumps([affordable(wanted), *resource.getrlimit(resource.RLIMIT_NOFILE)]))
 """
 
 
-@pytest.mark.parametrize("soft", [200, 300])
-def test_the_limit_is_raised_as_far_as_it_may_be(soft: int) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", RAISE, str(soft), "300"], capture_output=True, text=True, check=True
-    )
-    assert json.loads(ran.stdout) == [300, 300, 300]
-
-
 @pytest.mark.parametrize(
-    ("wanted", "files", "given"),
+    ("soft", "hard", "wanted", "given", "allowed"),
     [
-        (10_000, 1024 * 1024, 10_000),
-        (10_000, 10_000 + RESERVED, 10_000),
-        (10_000, 1024, 1024 - RESERVED),
-        (10_000, 256, 1),
-        (2, 1024, 2),
+        (700, 900, 100, 100, 700),
+        (700, 900, 300, 300, 300 + RESERVED),
+        (700, 900, 10_000, 900 - RESERVED, 900),
+        (900, 900, 10_000, 900 - RESERVED, 900),
+        (200, 300, 10_000, 1, 300),
     ],
+    ids=["enough", "raised", "as far as it may be", "there already", "too few"],
 )
-def test_connections_leave_files_to_everything_else(wanted: int, files: int, given: int) -> None:
-    assert affordable(wanted, files) == given
+def test_files_are_asked_for_and_some_are_left_to_everything_else(
+    soft: int, hard: int, wanted: int, given: int, allowed: int
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", ASK, *map(str, (soft, hard, wanted))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(ran.stdout) == [given, allowed, hard]
