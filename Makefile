@@ -105,8 +105,10 @@ reproduce: $(INSTALLED) ## Rerun the published comparisons on ZOO_DATA into buil
 
 .PHONY: results
 results: $(INSTALLED) ## Make all runs of docs/results.md again on RESULTS_DEVICE, in folders of RESULTS; resumable.
+	mkdir -p "$(RESULTS)"
 	$(BIN)/python -m capsules.reproduce --script "$(RESULTS)" --data "$(ZOO_DATA)" \
-		--device "$(RESULTS_DEVICE)" $(RESULTS_ARGS) | PATH="$(abspath $(BIN)):$$PATH" bash
+		--device "$(RESULTS_DEVICE)" $(RESULTS_ARGS) > "$(RESULTS)/again.sh"
+	PATH="$(abspath $(BIN)):$$PATH" bash "$(RESULTS)/again.sh"
 
 .PHONY: zoo
 zoo: $(INSTALLED) ## Retrain the shipped capsules from the datasets in ZOO_DATA, then update the README; resumable.

@@ -47,7 +47,7 @@ REAL = "real lengths, as batched"
 ENGINE = "float32"
 ENGINE_INT8 = "int8"
 BOUND = "float32 bound"
-ONE_CORE = "one core, "
+ONE_CORE = "one core"
 LANE_LIBRARIES = (TORCH, ONNXRUNTIME)
 """The fastest on all cores, and the one that our executor has multiply."""
 
@@ -164,7 +164,7 @@ def measure(context: Context) -> Findings:
             "In batches a capsule's slot counts as a position, and packing them is in their time. "
             f"The `{BOUND}` is the ceiling over the FLOPs of the texts alone, without slots: what "
             "a program would reach that does nothing but these products, on texts without padding.",
-            f"`{ONE_CORE.rstrip(', ')}` has the products of one layer on a batch of {sizes.lane} "
+            f"`{ONE_CORE}` has the products of one layer on a batch of {sizes.lane} "
             "positions, as lanes run them, by the library of the ceiling and by the executor's. "
             "Each is computed over and over, so that its weights stay in the caches.",
             *(() if ENGINE_INT8 in bench.engines else (INT8_LEFT_OUT,)),
@@ -177,11 +177,8 @@ INT8_LEFT_OUT = f"`{ENGINE_INT8}` is left out: the executor was chosen to be tor
 
 def products(info: BackboneInfo, inner: int, sizes: Sizes) -> tuple[Product, ...]:
     """The products that a backbone is made of, and a large one."""
-    width, positions = info.hidden_size, sizes.positions
     return (
-        Product(positions, width, width),
-        Product(positions, width, inner),
-        Product(positions, inner, width),
+        *layer_products(info.hidden_size, inner, sizes.positions),
         Product(sizes.square, sizes.square, sizes.square),
     )
 
@@ -189,12 +186,21 @@ def products(info: BackboneInfo, inner: int, sizes: Sizes) -> tuple[Product, ...
 def lane_products(info: BackboneInfo, inner: int, sizes: Sizes) -> tuple[Product, ...]:
     """The products of one layer on one batch."""
     width, positions = info.hidden_size, sizes.lane
+    return (Product(positions, width, 3 * width), *layer_products(width, inner, positions))
+
+
+def layer_products(width: int, inner: int, positions: int) -> tuple[Product, ...]:
+    """Those of a layer that are not fused: after attention, and either way of the feed-forward."""
     return (
-        Product(positions, width, 3 * width),
         Product(positions, width, width),
         Product(positions, width, inner),
         Product(positions, inner, width),
     )
+
+
+def on_one_core(what: str) -> str:
+    """What is measured on one core."""
+    return f"{ONE_CORE}, {what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +358,7 @@ class Bench:
         for name, library in self.libraries.items():
             sides[name] = partial(multiplied, library)
         for name, library in self.lanes.items():
-            sides[ONE_CORE + name] = partial(multiplied, library)
+            sides[on_one_core(name)] = partial(multiplied, library)
         for name, engine in self.engines.items():
             sides[name] = partial(classified, engine, plan)
         measured = interleave(sides, plan.sizes.rounds, pause_s=PAUSE_S)
@@ -363,7 +369,7 @@ class Bench:
                 for index, product in enumerate(plan.products)
             },
             lane={
-                (name, str(product)): [one[index] for one in measured[ONE_CORE + name]]
+                (name, str(product)): [one[index] for one in measured[on_one_core(name)]]
                 for name in self.lanes
                 for index, product in enumerate(plan.lane)
             },
@@ -373,7 +379,7 @@ class Bench:
                         product.flops / rate / 1e9
                         for product, rate in zip(plan.lane, rates, strict=True)
                     )
-                    for rates in measured[ONE_CORE + name]
+                    for rates in measured[on_one_core(name)]
                 ]
                 for name in self.lanes
             },
@@ -434,7 +440,7 @@ def figures_of(found: Found) -> Iterator[Figure]:
         )
     theirs, ours = (found.lane_seconds[name] for name in LANE_LIBRARIES)
     yield figure(
-        f"{ONE_CORE}products of a batch: rate of {ONNXRUNTIME} / {TORCH}",
+        f"{on_one_core('products of a batch')}: rate of {ONNXRUNTIME} / {TORCH}",
         "ratio",
         ratio(theirs, ours),
     )
@@ -453,7 +459,7 @@ def series_of(found: Found) -> Iterator[Series]:
     for (library, product), rates in found.products.items():
         yield series(product, library, "GFLOP/s", rates)
     for (library, product), rates in found.lane.items():
-        yield series(ONE_CORE + product, library, "GFLOP/s", rates)
+        yield series(on_one_core(product), library, "GFLOP/s", rates)
     for name, rates in found.rates.items():
         yield series(name, "executor", "GFLOP/s", rates)
     for name, rates in {**found.texts, BOUND: found.bound}.items():

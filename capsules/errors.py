@@ -151,7 +151,7 @@ class DataError(CapsuleError):
 
 
 class TrainingError(CapsuleError):
-    """A training run, or an evaluation, cannot start or go on."""
+    """A training run cannot start or go on."""
 
     def __init__(self, message: str, *, code: TrainingFault, field: str | None = None) -> None:
         super().__init__(message, code=code, field=field)

@@ -4,7 +4,8 @@ import resource
 from contextlib import suppress
 
 RESERVED = 512
-"""What a server needs beside its connections, such as the databases' files."""
+"""What a server needs beside its connections, such as the databases' files; or half of what there
+is, where that is less."""
 
 
 def affordable(connections: int) -> int:
@@ -14,7 +15,7 @@ def affordable(connections: int) -> int:
     more, and leave it to all others to ask.
 
     Returns:
-        How many connections there can be; at least one.
+        How many connections there can be.
     """
     needed = connections + RESERVED
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -25,4 +26,4 @@ def affordable(connections: int) -> int:
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
         allowed = wanted
-    return max(1, allowed - RESERVED)
+    return min(connections, allowed - min(RESERVED, allowed // 2))

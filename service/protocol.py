@@ -3,9 +3,9 @@
 The parser collects the request line and every header until they are whole, with work that grows
 with the square of their length, and it waits for the rest of them forever. It also takes whatever
 comes after a request whose reply is still due. Here a head has a size and a time, bodies and
-replies have a pace, there are only so many connections, requests that come ahead of their turn are held back unread, and whatever cannot
-be read is handed to the application, so that it gets a request id, a log line and a problem document
-like any other request.
+replies have a pace, there are only so many connections, requests that come ahead of their turn are
+held back unread, and whatever cannot be read is handed to the application, so that it gets a
+request id, a log line and a problem document like any other request.
 """
 
 import asyncio
@@ -66,6 +66,9 @@ SURPLUS = 64
 
 SURPLUS_S = 1.0
 """How long such a connection may take to ask for something."""
+
+PROBES = frozenset({b"/livez", b"/readyz", b"/metrics"})
+"""What such a connection may ask for: a server is not ill for being in demand."""
 
 RETRY_AFTER_S = 1
 
@@ -196,9 +199,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.message_event.set()
             return
         self._unset_keepalive_if_required()
-        if self.surplus:
-            self.refuse(too_many_connections())
-            return
         self.received += len(data)
         self.ahead += data
         self.read_on()
@@ -322,23 +322,34 @@ class BoundedProtocol(HttpToolsProtocol):
             self.fault = headers_too_large()
             raise self.fault
         # Looked at one by one, as the last of several codings alone would not tell of the others.
-        if len(name) == len(TRANSFER) and name.lower() == TRANSFER and value.lower() != CHUNKED:
+        if (
+            len(name) == len(TRANSFER)
+            and name.lower() == TRANSFER
+            and value.strip().lower() != CHUNKED
+        ):
             self.fault = unknown_coding(value)
             raise self.fault
         if self.phase is Phase.HEAD:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole: the application may begin."""
+        """The head is whole: the application may begin.
+
+        Raises:
+            Unavailable: there are enough connections without this one.
+        """
         self.upgrading = self.parser.should_upgrade() and self.parser.get_method() != CONNECT
         if self.upgrading:
             return
+        if self.surplus and self.url.partition(b"?")[0] not in PROBES:
+            self.fault = too_many_connections()
+            raise self.fault
         self.scope["state"][DEPARTURE] = Departure()
         self.scope["state"][ANSWER] = self.answer
         super().on_headers_complete()
         self.phase = Phase.BODY
         self.collecting = 0
-        if self.leaving:
+        if self.leaving or self.surplus:
             self.cycle.keep_alive = False
 
     def on_chunk_header(self) -> None:

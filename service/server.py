@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from service.app import create_app
-from service.descriptors import RESERVED, affordable
+from service.descriptors import affordable
 from service.logs import configure_logging
 from service.protocol import BoundedProtocol
 from service.settings import Settings, unknown_variables
@@ -120,7 +120,6 @@ def within_reach(settings: Settings) -> Settings:
         logger.warning(
             "connections_limited",
             connections=connections,
-            open_files=connections + RESERVED,
             remedy="raise the limit of open files (ulimit -n), or lower CAPSULE_MAX_CONNECTIONS",
         )
     return settings.model_copy(update={"max_connections": connections})

@@ -4,13 +4,14 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
 
 from capsules.cli.output import complain
-from capsules.errors import CapsuleError, OptionError
+from capsules.errors import CapsuleError, OptionError, TrainingFault
 
 FAILURE = 1
 MISUSE = 2
@@ -83,6 +84,16 @@ class Commands(TyperGroup):
             complain(error.message, error.code)
             misused = isinstance(error, OptionError)
             raise typer.Exit(MISUSE if misused else FAILURE) from error
+        except RuntimeError as error:
+            # By name, since it brings torch, which not every command loads.
+            if not import_module("capsules.memory").is_out_of_memory(error):
+                raise
+            complain(
+                "There is not enough memory for even one text; shorten the longest, or lower "
+                "--max-length.",
+                TrainingFault.OUT_OF_MEMORY,
+            )
+            raise typer.Exit(FAILURE) from error
 
 
 @contextmanager

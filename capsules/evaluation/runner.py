@@ -8,7 +8,6 @@ from torch import Tensor
 from capsules.artefact.file import Capsule
 from capsules.backbones.base import LoadedBackbone
 from capsules.core import Encoding, Example, Prediction, TokenBatch
-from capsules.errors import TrainingError, TrainingFault
 from capsules.evaluation.metrics import Report
 from capsules.executors.base import Executor
 from capsules.memory import is_out_of_memory, release
@@ -49,7 +48,7 @@ def in_batches(
         [n, ...] in the order of `encodings`.
 
     Raises:
-        TrainingError: `out_of_memory`, where there is not enough for a single text.
+        RuntimeError: torch's own, where there is not enough memory for a single text.
     """
     order = sorted(range(len(encodings)), key=lambda row: len(encodings[row].input_ids))
     parts: list[Tensor] = []
@@ -59,7 +58,7 @@ def in_batches(
         try:
             parts.append(forward(pad(batch, pad_id).to(device)))
         except RuntimeError as error:
-            if not is_out_of_memory(error):
+            if len(batch) == 1 or not is_out_of_memory(error):
                 raise
             most = len(batch) // 2
         else:
@@ -67,23 +66,11 @@ def in_batches(
             progress(done, len(order))
             continue
         # Only here is the failed batch's memory free again.
-        if not most:
-            raise no_room(batch[0])
         release()
     joined = torch.cat(parts)
     restored = torch.empty_like(joined)
     restored[torch.tensor(order, device=joined.device)] = joined
     return restored
-
-
-def no_room(encoding: Encoding) -> TrainingError:
-    """The error for a text that does not fit into memory by itself."""
-    return TrainingError(
-        f"There is not enough memory for even one text of {len(encoding.input_ids)} tokens; lower "
-        "max_length, or run it where there is more.",
-        code=TrainingFault.OUT_OF_MEMORY,
-        field="max_length",
-    )
 
 
 def probabilities(
@@ -94,7 +81,7 @@ def probabilities(
     *,
     progress: Progress = ignore_progress,
 ) -> Tensor:
-    """Probabilities of every label for every text: [n, L], float32, on the CPU.
+    """Probabilities of every label for every text, [n, L], float32, on the CPU; see `in_batches`.
 
     Args:
         loaded: the backbone.

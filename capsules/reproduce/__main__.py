@@ -1,4 +1,4 @@
-"""`python -m capsules.reproduce`: writes runs up as docs/results.md, or tells how to make them again."""
+"""`python -m capsules.reproduce`: writes runs up as docs/results.md; tells how to make them again."""
 
 import argparse
 import sys
@@ -10,7 +10,7 @@ from rich.console import Console
 from capsules.errors import CapsuleError, DataError, DataFault
 from capsules.reproduce.inspection import read_insights, write_inspection
 from capsules.reproduce.report import IMAGES, RESULTS, read_files, write_report
-from capsules.reproduce.script import script
+from capsules.reproduce.script import absent, script
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -35,7 +35,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--name", help="of the runs' file in docs/results; with --script, of the only one"
     )
-    parser.add_argument("--device", default="auto", help="where to run; with --script")
+    parser.add_argument("--device", default="auto", help="where to run; not with --report")
     options = parser.parse_args(arguments)
     if options.inspect is not None and None in (options.data, options.name):
         parser.error("--inspect needs --data, the folder of the sets, and --name, of the runs")
@@ -57,7 +57,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_report(docs)
             if options.report
             else write_inspection(
-                options.inspect, options.data, docs / RESULTS, docs / IMAGES, options.name
+                options.inspect,
+                options.data,
+                docs / RESULTS,
+                docs / IMAGES,
+                options.name,
+                options.device,
             )
         )
     except (CapsuleError, OSError) as error:
@@ -86,8 +91,13 @@ def repeated(options: argparse.Namespace) -> list[str]:
                 field="name",
             )
         files = {options.name: files[options.name]}
+    lacking = {stem: file for stem, rows in files.items() if (file := absent(rows)) is not None}
+    for stem, file in lacking.items():
+        Console(stderr=True).print(
+            f"{stem} is left out: its backbone is not here as {file}.", markup=False, soft_wrap=True
+        )
     return script(
-        files,
+        {stem: rows for stem, rows in files.items() if stem not in lacking},
         read_insights(folder).keys(),
         options.docs,
         data=options.data,

@@ -1,14 +1,14 @@
 """What runs say about the claims of the paper, in sentences that hold no figure of their own."""
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from capsules.reproduce.method import METHODS
 from capsules.reproduce.record import Frozen, Row
 from capsules.reproduce.suite import CSQA, SUPERGLUE
-from capsules.reproduce.summary import Cell, Paired, Verdict, cells, paired
+from capsules.reproduce.summary import Paired, Verdict, cells, paired
 from capsules.reproduce.table import Lines, interval, percentage, signed
 
 CAPSULE = "capsule"
@@ -142,7 +142,7 @@ def share(files: Files) -> Claim:
     others = [
         f"{name} trains {statistics.fmean(ratios):,.1f} times as many"
         for name in BASELINES
-        if (ratios := ratios_to(files, name, lambda one: one.trainable_parameters))
+        if (ratios := ratios_to(files, name))
     ]
     if own[-1].percentage <= TINY_PERCENTAGE:
         verdict = "support it"
@@ -153,11 +153,11 @@ def share(files: Files) -> Claim:
     return Claim(text, verdict, "; ".join([f"{span} of the backbone, head included", *others]))
 
 
-def ratios_to(files: Files, other: str, measure: Callable[[Cell], float]) -> list[float]:
-    """Another method's measure over the capsule's, set by set, backbone by backbone."""
+def ratios_to(files: Files, other: str) -> list[float]:
+    """Another method's trainable parameters over the capsule's, set by set, backbone by backbone."""
     found = []
     for group in files.values():
-        by_key = {(one.task, one.method): measure(one) for one in cells(group)}
+        by_key = {(one.task, one.method): one.trainable_parameters for one in cells(group)}
         found += [
             value / by_key[task, CAPSULE]
             for (task, method), value in by_key.items()
@@ -188,11 +188,11 @@ def compared(files: Files, text: str, against: str) -> Claim:
 
 
 def speed() -> Claim:
-    """What training takes, which runs that share a machine with other work cannot tell."""
+    """That no search was made, and where the time of a step is measured."""
     return Claim(
         "It trains faster than methods that search for a prompt length",
         "cannot say: no length was searched for",
-        "a step beside one of each of them: [performance.md](performance.md#training)",
+        "what a step takes: [performance.md](performance.md#training)",
     )
 
 

@@ -21,7 +21,9 @@ SUFFIX = "-insight.json"
 INSIGHTS: TypeAdapter[list[Insight]] = TypeAdapter(list[Insight])
 
 
-def write_inspection(runs: Path, data: Path, results: Path, images: Path, name: str) -> list[Path]:
+def write_inspection(
+    runs: Path, data: Path, results: Path, images: Path, name: str, device: str = "auto"
+) -> list[Path]:
     """Measure the first seed of each set that was trained with the mean and without it.
 
     Args:
@@ -30,6 +32,7 @@ def write_inspection(runs: Path, data: Path, results: Path, images: Path, name: 
         results: has the committed runs in `NAME.jsonl`; the figures go to `NAME-insight.json`.
         images: where the attention maps go.
         name: of the committed runs that this folder is of.
+        device: where the backbone runs.
 
     Returns:
         What was written.
@@ -50,7 +53,7 @@ def write_inspection(runs: Path, data: Path, results: Path, images: Path, name: 
             code=DataFault.UNREADABLE_FILE,
             field="name",
         )
-    loaded = load_of(rows[0].configuration.backbone.specification)
+    loaded = load_of(rows[0].configuration.backbone.specification, device)
     images.mkdir(parents=True, exist_ok=True)
     found, written = [], []
     for task, seed in seeds.items():
@@ -106,9 +109,9 @@ def read_capsule(runs: Path, task: str, method: str, seed: int) -> Capsule:
     return read(runs / CAPSULES / f"{run_name((task, method, seed))}.safetensors")
 
 
-def load_of(specification: str) -> LoadedBackbone:
+def load_of(specification: str, device: str) -> LoadedBackbone:
     """The backbone as `capsule reproduce` trains on it."""
-    return load(specification, dtype="float32")
+    return load(specification, device=device, dtype="float32")
 
 
 def attention_image(name: str, task: str) -> str:

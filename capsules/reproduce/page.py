@@ -82,7 +82,7 @@ def commands(rows: Sequence[Row]) -> list[str]:
         wanted.setdefault((home(task), methods, seeds), []).append(task)
     return [
         f"capsule reproduce --suite {suite} --tasks {','.join(tasks)} --methods {methods} "
-        f"--seeds {seeds} {options(rows)}"
+        f"--seeds {seeds} {options([row for row in rows if row.task in tasks])}"
         for (suite, methods, seeds), tasks in wanted.items()
     ]
 

@@ -1,13 +1,17 @@
 """The committed runs as a shell script that makes them again, elsewhere or from nothing."""
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from capsules.reproduce.claims import Files
 from capsules.reproduce.journal import RUNS
 from capsules.reproduce.page import DATA, commands
+from capsules.reproduce.record import Row
 from capsules.reproduce.report import RESULTS
+
+GGUF = ".gguf"
+"""Of backbones that are files, which are wherever somebody has put them."""
 
 
 def script(
@@ -38,10 +42,17 @@ def script(
             lines.append([*words, "--device", device, "--output", str(folder)])
         lines.append(["cp", str(folder / RUNS), str(docs / RESULTS / f"{stem}.jsonl")])
         if stem in inspected:
-            where = ["--docs", str(docs), "--data", str(data), "--name", stem]
+            where = ["--docs", str(docs), "--data", str(data), "--name", stem, "--device", device]
             lines.append([*module, "--inspect", str(folder), *where])
     lines.append([*module, "--report", "--docs", str(docs)])
     return ["set -eu", *map(shlex.join, lines)]
+
+
+def absent(rows: Sequence[Row]) -> str | None:
+    """The backbone's file, where the runs are on one that is not here."""
+    specification = rows[0].configuration.backbone.specification
+    is_file = Path(specification).suffix == GGUF
+    return specification if is_file and not Path(specification).exists() else None
 
 
 def with_values(command: str, values: Mapping[str, str]) -> list[str]:

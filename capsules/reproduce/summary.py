@@ -36,8 +36,8 @@ class Cell(Record):
         percentage: the same in per cent of the backbone's.
         learning_rates: the chosen ones, in the order of the seeds.
         epochs: mean number run.
-        seconds: of the training at the chosen rate, had each epoch taken as long as it did with the
-            seed that was disturbed least: whatever else a machine does makes epochs longer only.
+        seconds: of the training at the chosen rate, with the seed that took least: whatever else a
+            machine does only makes it longer.
         search_seconds: likewise of the training at all rates.
         peak_memory_mib: the highest of the seeds.
         train_rows: mean number of rows learned from.
@@ -130,8 +130,6 @@ def cells(rows: Iterable[Row]) -> list[Cell]:
 def cell(rows: Sequence[Row]) -> Cell:
     """The seeds of one set and method together."""
     first = rows[0]
-    epochs = statistics.fmean(row.epochs for row in rows)
-    seconds = epochs * min(row.seconds / row.epochs for row in rows)
     return Cell(
         task=first.task,
         method=first.method,
@@ -142,9 +140,9 @@ def cell(rows: Sequence[Row]) -> Cell:
         trainable_parameters=first.trainable_parameters,
         percentage=100 * first.trainable_parameters / first.configuration.backbone.parameters,
         learning_rates=tuple(row.learning_rate for row in rows),
-        epochs=epochs,
-        seconds=seconds,
-        search_seconds=seconds * statistics.fmean(row.search_seconds / row.seconds for row in rows),
+        epochs=statistics.fmean(row.epochs for row in rows),
+        seconds=min(row.seconds for row in rows),
+        search_seconds=min(row.search_seconds for row in rows),
         peak_memory_mib=max(row.peak_memory_mib for row in rows),
         train_rows=statistics.fmean(row.train_rows for row in rows),
         test_rows=first.test.rows,

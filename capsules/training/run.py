@@ -12,7 +12,7 @@ from torch.nn import functional
 from transformers.optimization import Adafactor, get_linear_schedule_with_warmup
 
 from capsules.backbones.base import BackboneInfo, LoadedBackbone
-from capsules.core import Encoding
+from capsules.core import Encoding, TokenBatch
 from capsules.data.base import Dataset
 from capsules.errors import DataError, DataFault, OptionError, TrainingError, TrainingFault
 from capsules.evaluation.runner import in_batches
@@ -300,25 +300,35 @@ class Run:
 
     def features(self, rows: Sequence[Encoding]) -> Tensor:
         """What the learner scores, row by row, without autograd."""
-        with torch.no_grad():
-            return in_batches(
-                rows,
-                self.learner.features,
-                pad_id=self.loaded.tokeniser.pad_id,
-                device=self.device,
-                progress=self.between,
-            )
+        return self.each(rows, self.learner.features)
 
     def scores(self, rows: Sequence[Encoding]) -> Tensor:
         """[n, L] scores of any rows, without autograd."""
-        with torch.no_grad():
-            return in_batches(
-                rows,
-                self.learner,
-                pad_id=self.loaded.tokeniser.pad_id,
-                device=self.device,
-                progress=self.between,
-            )
+        return self.each(rows, self.learner)
+
+    def each(self, rows: Sequence[Encoding], forward: Callable[[TokenBatch], Tensor]) -> Tensor:
+        """What something gives for any rows, without autograd.
+
+        Raises:
+            TrainingError: there is not enough memory for one of them.
+        """
+        try:
+            with torch.no_grad():
+                return in_batches(
+                    rows,
+                    forward,
+                    pad_id=self.loaded.tokeniser.pad_id,
+                    device=self.device,
+                    progress=self.between,
+                )
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            raise TrainingError(
+                f"There is not enough memory for even one row; lower max_length.{self.afresh()}",
+                code=TrainingFault.OUT_OF_MEMORY,
+                field="max_length",
+            ) from error
 
     def between(self, done: int, total: int) -> None:
         """Let whoever asked for it interrupt between two batches."""

@@ -9,7 +9,6 @@ from benchmarks.limit import (
     ENGINE,
     INT8_LEFT_OUT,
     LANE_LIBRARIES,
-    ONE_CORE,
     QUICK,
     REAL,
     SHORTER,
@@ -17,6 +16,7 @@ from benchmarks.limit import (
     Ours,
     figures_of,
     measure,
+    on_one_core,
 )
 from benchmarks.products import LIBRARIES, ONNXRUNTIME, TORCH
 from benchmarks.sampling import seconds
@@ -48,7 +48,7 @@ def test_everything_is_measured_in_every_round(context, monkeypatch):
     lane = ("8 x 32 x 96", "8 x 32 x 32", "8 x 32 x 64", "8 x 64 x 32")
     assert cases == {
         *((shape, library) for shape in shapes for library in LIBRARIES),
-        *((ONE_CORE + shape, library) for shape in lane for library in LANE_LIBRARIES),
+        *((on_one_core(shape), library) for shape in lane for library in LANE_LIBRARIES),
         (SHORTER, "executor"),
         (REAL, "executor"),
     }
@@ -77,7 +77,7 @@ def test_figures_are_held_against_the_fastest_product_of_the_round():
     assert values == {
         f"{SHORTER}: executor / ceiling (a, x)": (0.6, True),
         f"{REAL}: executor / ceiling (a, x)": (0.5, None),
-        f"{ONE_CORE}products of a batch: rate of {ONNXRUNTIME} / {TORCH}": (0.75, None),
+        f"{on_one_core('products of a batch')}: rate of {ONNXRUNTIME} / {TORCH}": (0.75, None),
         f"texts a second, engine in {ENGINE} / {BOUND}": (0.75, True),
     }
 

@@ -22,11 +22,11 @@ print(json.dumps([affordable(wanted), *resource.getrlimit(resource.RLIMIT_NOFILE
     [
         (700, 900, 100, 100, 700),
         (700, 900, 300, 300, 300 + RESERVED),
-        (700, 900, 10_000, 900 - RESERVED, 900),
-        (900, 900, 10_000, 900 - RESERVED, 900),
-        (200, 300, 10_000, 1, 300),
+        (700, 1100, 10_000, 1100 - RESERVED, 1100),
+        (1100, 1100, 10_000, 1100 - RESERVED, 1100),
+        (200, 301, 10_000, 151, 301),
     ],
-    ids=["enough", "raised", "as far as it may be", "there already", "too few"],
+    ids=["enough", "raised", "as far as it may be", "there already", "half of few"],
 )
 def test_files_are_asked_for_and_some_are_left_to_everything_else(
     soft: int, hard: int, wanted: int, given: int, allowed: int

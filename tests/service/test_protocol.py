@@ -465,12 +465,15 @@ def test_one_connection_more_than_there_may_be_is_told_so(
         assert next_reply(raw).status == 200
     with capture_logs() as logs:
         one_more = connect()
-        reply = last_reply(one_more, HEAD + b"\r\n")
+        reply = last_reply(one_more, CLASSIFY)
         assert (reply.status, reply.problem["code"]) == (503, "too_many_connections")
         assert reply.headers["retry-after"] == "1"
         assert logged(logs, reply)["code"] == "too_many_connections"
         one_more.shutdown(socket.SHUT_WR)
         assert rest(one_more) == b""
+    # It would have been told whether the server is well.
+    for path in (b"/livez", b"/readyz?full", b"/metrics"):
+        assert last_reply(connect(), HEAD.replace(b"/livez", path) + b"\r\n").status == 200
     # Those that were there first are served as before.
     for raw in enough:
         send(raw, HEAD + b"\r\n")
@@ -529,7 +532,7 @@ def test_a_transfer_coding_that_is_not_undone_is_refused(
     assert reply.problem["errors"][0]["field"] == "Transfer-Encoding"
 
 
-@pytest.mark.parametrize("name", [b"chunked", b"Chunked"])
+@pytest.mark.parametrize("name", [b"chunked", b"Chunked", b"chunked "])
 def test_chunks_are_read_however_they_are_spelt(
     connect: Callable[[], socket.socket], name: bytes
 ) -> None:

@@ -1,4 +1,5 @@
 import pytest
+import torch
 
 from capsules.artefact.file import digest, dump
 from capsules.core import Example
@@ -97,3 +98,24 @@ def test_another_backbone_is_refused(file, data):
 def test_what_cannot_be_used_is_refused(options, exit_code, code, file, data, tiny):
     given = options if "--backbone" in options else [*options, "--backbone", tiny.info.path]
     refusal(invoke("evaluate", file, data, *given), exit_code, code)
+
+
+def test_a_lack_of_memory_is_one_line(file, data, tiny, monkeypatch):
+    def full(executor, tokens, *prompts):
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(TorchExecutor, "features", full)
+    message = refusal(
+        invoke("evaluate", file, data, "--backbone", tiny.info.path), 1, "out_of_memory"
+    )
+    assert "shorten the longest" in message
+    assert "Traceback" not in message
+
+
+def test_other_failures_are_not_taken_for_a_lack_of_memory(file, data, tiny, monkeypatch):
+    def broken(executor, tokens, *prompts):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(TorchExecutor, "features", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        invoke("evaluate", file, data, "--backbone", tiny.info.path)

@@ -11,7 +11,7 @@ from tests.support.capsules import random_capsule
 @pytest.fixture
 def runs(tiny, tmp_path, make_row, monkeypatch):
     """Recorded runs of trec on the tiny backbone, and the capsules that they trained."""
-    monkeypatch.setattr(inspection, "load_of", lambda _specification: tiny)
+    monkeypatch.setattr(inspection, "load_of", lambda _specification, _device: tiny)
     folder = tmp_path / "runs"
     (folder / "capsules").mkdir(parents=True)
     (tmp_path / "results").mkdir()

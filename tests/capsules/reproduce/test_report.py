@@ -6,7 +6,7 @@ import pytest
 from capsules.errors import DataError
 from capsules.reproduce.__main__ import main
 from capsules.reproduce.inspection import attention_image, read_insights
-from capsules.reproduce.page import section
+from capsules.reproduce.page import commands, section
 from capsules.reproduce.report import (
     BEGIN,
     DOCUMENT,
@@ -150,6 +150,28 @@ def test_script_may_be_of_one_file_alone(docs, capsys):
     assert "has no runs named 'absent'; it has tiny." in told.err
     with pytest.raises(SystemExit, match="2"):
         main(["--script", "out"])
+
+
+def test_script_leaves_out_a_backbone_that_is_not_here(docs, make_row, configuration, capsys):
+    backbone = configuration.backbone.model_copy(update={"specification": "nowhere/model.gguf"})
+    row = make_row(configuration=configuration.model_copy(update={"backbone": backbone}))
+    (docs / "results" / "other.jsonl").write_text(row.model_dump_json() + "\n")
+    assert main(["--script", "out", "--data", "sets", "--docs", str(docs)]) == 0
+    told = capsys.readouterr()
+    assert "out/tiny" in told.out
+    assert "model.gguf" not in told.out
+    assert "other is left out: its backbone is not here as nowhere/model.gguf." in told.err
+
+
+def test_each_command_has_the_rates_of_its_own_methods(make_row):
+    rows = [
+        make_row("cb", "capsule"),
+        make_row("copa", "capsule"),
+        make_row("copa", "lora", rates=(0.005,)),
+    ]
+    alone, both = commands(rows)
+    assert "--learning-rates lora=" not in alone
+    assert "--learning-rates lora=0.005" in both
 
 
 def test_page_of_the_project_is_that_of_its_runs():
