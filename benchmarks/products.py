@@ -78,9 +78,10 @@ class OnnxRuntimeMultiplier:
     def ready(self, product: Product) -> Callable[[], object]:
         """See :class:`Multiplier`."""
         left, right = matrices(product)
-        # With threads that spin between runs, which there is nobody here to disturb.
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self.threads
+        # Each product has threads of its own, which would spin on into the next one's time.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         session = onnxruntime.InferenceSession(
             product_graph(product, right).SerializeToString(),
             options,
@@ -131,7 +132,7 @@ class Library:
             every: products to compute.
             threads: of one product; NumPy uses all cores, or what the environment says.
         """
-        torch.set_num_threads(threads)
+        self.threads = threads
         multipliers: dict[str, Multiplier] = {
             TORCH: TorchMultiplier(),
             NUMPY: NumpyMultiplier(),
@@ -142,6 +143,8 @@ class Library:
 
     def gflops(self) -> list[float]:
         """1e9 operations a second of each product."""
+        # By the thread that multiplies: some of what torch has compute goes by a setting of it.
+        torch.set_num_threads(self.threads)
         return [self.rate(product, multiply) for product, multiply in self.every]
 
     def rate(self, product: Product, multiply: Callable[[], object]) -> float:
