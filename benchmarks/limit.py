@@ -362,26 +362,19 @@ class Bench:
         for name, engine in self.engines.items():
             sides[name] = partial(classified, engine, plan)
         measured = interleave(sides, plan.sizes.rounds, pause_s=PAUSE_S)
+        lanes = {name: measured[on_one_core(name)] for name in self.lanes}
         return Found(
-            products={
-                (name, str(product)): [one[index] for one in measured[name]]
-                for name in self.libraries
-                for index, product in enumerate(plan.products)
-            },
-            lane={
-                (name, str(product)): [one[index] for one in measured[on_one_core(name)]]
-                for name in self.lanes
-                for index, product in enumerate(plan.lane)
-            },
+            products=by_product({name: measured[name] for name in self.libraries}, plan.products),
+            lane=by_product(lanes, plan.lane),
             lane_seconds={
                 name: [
                     sum(
                         product.flops / rate / 1e9
                         for product, rate in zip(plan.lane, rates, strict=True)
                     )
-                    for rates in measured[on_one_core(name)]
+                    for rates in rounds
                 ]
-                for name in self.lanes
+                for name, rounds in lanes.items()
             },
             rates={name: [rate for (rate,) in measured[name]] for name in (SHORTER, REAL)},
             texts={name: [rate for (rate,) in measured[name]] for name in self.engines},
@@ -389,6 +382,17 @@ class Bench:
                 ours.text_flops(plan.work, plan.requests(turn)) for turn in range(plan.sizes.rounds)
             ],
         )
+
+
+def by_product(
+    rounds: Mapping[str, Sequence[Sequence[float]]], every: Sequence[Product]
+) -> dict[tuple[str, str], list[float]]:
+    """What was measured of libraries, a value a round, by library and product."""
+    return {
+        (name, str(product)): [one[index] for one in values]
+        for name, values in rounds.items()
+        for index, product in enumerate(every)
+    }
 
 
 def multiplied(library: Library, _turn: int) -> list[float]:

@@ -16,7 +16,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(words in said for words in WORDS)
 
 
-def release() -> None:
+def empty_cache() -> None:
     """Let a device's memory go that is kept for tensors of sizes that may not come again."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
@@ -31,7 +31,7 @@ def largest_that_fits(attempt: Callable[[int], object], too_many: int) -> int:
     """
     size = too_many // 2
     while size:
-        release()
+        empty_cache()
         try:
             attempt(size)
         except RuntimeError as error:

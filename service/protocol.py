@@ -160,13 +160,12 @@ class BoundedProtocol(HttpToolsProtocol):
         """Begin; a connection that sends nothing is closed like one that is no longer used."""
         super().connection_made(transport)
         self.flow = HeldFlow(transport)
-        live: Live = self.app_state["live"]
-        live.metrics.connection_made()
-        surplus = len(self.connections) - live.settings.max_connections
+        self.live.metrics.connection_made()
+        surplus = len(self.connections) - self.live.settings.max_connections
         if surplus > 0:
             self.surplus = True
             if surplus > SURPLUS:
-                live.metrics.connection_cut()
+                self.live.metrics.connection_cut()
                 transport.abort()
                 return
             self.loop.call_later(SURPLUS_S, self.leave)
@@ -184,8 +183,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.ahead = b""
         self.pipeline.clear()
         super().connection_lost(exc)
-        live: Live = self.app_state["live"]
-        live.metrics.connection_lost()
+        self.live.metrics.connection_lost()
         cycle = self.running
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
@@ -266,6 +264,12 @@ class BoundedProtocol(HttpToolsProtocol):
             )
 
     @property
+    def live(self) -> Live:
+        """What the server's requests share."""
+        live: Live = self.app_state["live"]
+        return live
+
+    @property
     def busy(self) -> bool:
         """Whether a request waits for the end of its reply."""
         cycle: RequestResponseCycle | None = self.cycle
@@ -274,8 +278,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @property
     def leaving(self) -> bool:
         """Whether the server is going, and the connection with it."""
-        live: Live = self.app_state["live"]
-        return self.told or live.phase == "draining"
+        return self.told or self.live.phase == "draining"
 
     def shutdown(self) -> None:
         """Finish what is under way, and what the client may have sent already; then close."""
@@ -307,8 +310,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_url(url)
         self.fields += len(url)
         if self.fields > MAX_TARGET_BYTES:
-            self.fault = uri_too_long()
-            raise self.fault
+            raise self.stopped(uri_too_long())
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or a trailer: nothing reads those, so they are counted and dropped.
@@ -319,16 +321,14 @@ class BoundedProtocol(HttpToolsProtocol):
         """
         self.fields += len(name) + len(value) + len(": \r\n")
         if self.fields > MAX_HEAD_BYTES:
-            self.fault = headers_too_large()
-            raise self.fault
+            raise self.stopped(headers_too_large())
         # Looked at one by one, as the last of several codings alone would not tell of the others.
         if (
             len(name) == len(TRANSFER)
             and name.lower() == TRANSFER
             and value.strip().lower() != CHUNKED
         ):
-            self.fault = unknown_coding(value)
-            raise self.fault
+            raise self.stopped(unknown_coding(value))
         if self.phase is Phase.HEAD:
             super().on_header(name, value)
 
@@ -342,8 +342,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.upgrading:
             return
         if self.surplus and self.url.partition(b"?")[0] not in PROBES:
-            self.fault = too_many_connections()
-            raise self.fault
+            raise self.stopped(too_many_connections())
         self.scope["state"][DEPARTURE] = Departure()
         self.scope["state"][ANSWER] = self.answer
         super().on_headers_complete()
@@ -415,6 +414,11 @@ class BoundedProtocol(HttpToolsProtocol):
         return True
 
     # --- refusals -----------------------------------------------------------------------------
+
+    def stopped(self, error: ServiceError) -> ServiceError:
+        """Note why the parser is about to be stopped; to be raised, which stops it."""
+        self.fault = error
+        return error
 
     def refuse(self, error: ServiceError) -> None:
         """Let the application answer the present request with an error, and close.

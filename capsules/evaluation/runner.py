@@ -10,7 +10,7 @@ from capsules.backbones.base import LoadedBackbone
 from capsules.core import Encoding, Example, Prediction, TokenBatch
 from capsules.evaluation.metrics import Report
 from capsules.executors.base import Executor
-from capsules.memory import is_out_of_memory, release
+from capsules.memory import empty_cache, is_out_of_memory
 from capsules.model import pad, shared_prompts
 from capsules.scoring import scorer
 from capsules.template import Template
@@ -66,7 +66,7 @@ def in_batches(
             progress(done, len(order))
             continue
         # Only here is the failed batch's memory free again.
-        release()
+        empty_cache()
     joined = torch.cat(parts)
     restored = torch.empty_like(joined)
     restored[torch.tensor(order, device=joined.device)] = joined

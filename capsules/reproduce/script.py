@@ -4,14 +4,12 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from capsules.backbones.source import GGUF_SUFFIX
 from capsules.reproduce.claims import Files
 from capsules.reproduce.journal import RUNS
 from capsules.reproduce.page import DATA, commands
 from capsules.reproduce.record import Row
 from capsules.reproduce.report import RESULTS
-
-GGUF = ".gguf"
-"""Of backbones that are files, which are wherever somebody has put them."""
 
 
 def script(
@@ -51,7 +49,7 @@ def script(
 def absent(rows: Sequence[Row]) -> str | None:
     """The backbone's file, where the runs are on one that is not here."""
     specification = rows[0].configuration.backbone.specification
-    is_file = Path(specification).suffix == GGUF
+    is_file = Path(specification).suffix == GGUF_SUFFIX
     return specification if is_file and not Path(specification).exists() else None
 
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ STEADY_S = 1.0
 HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 BODY = b'{"task":"trec","text":"a"}'
 POST = b"POST /v1/classify HTTP/1.1\r\nHost: x\r\n"
+SLOW = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 BIG = 64 * 1024 * 1024
 
@@ -122,8 +123,9 @@ def own(tmp_path: Path) -> FastAPI:
     )
 
 
-@pytest.fixture
-def connect(url: str) -> Iterator[Callable[[], socket.socket]]:
+@contextmanager
+def connections(url: str) -> Iterator[Callable[[], socket.socket]]:
+    """Makes connections to a server, which are closed at the end."""
     place = httpx2.URL(url)
     with ExitStack() as stack:
 
@@ -131,6 +133,12 @@ def connect(url: str) -> Iterator[Callable[[], socket.socket]]:
             raw = socket.create_connection((place.host, place.port or 0), timeout=PATIENCE_S)
             return stack.enter_context(raw)
 
+        yield connect
+
+
+@pytest.fixture
+def connect(url: str) -> Iterator[Callable[[], socket.socket]]:
+    with connections(url) as connect:
         yield connect
 
 
@@ -445,14 +453,16 @@ def small(
     monkeypatch.setattr(protocol, "SURPLUS_S", WINDOW_S)
     settings = settings_for(tmp_path, max_connections=ROOM)
     app = create_app(settings, build=with_engine(EdgeEngine()))
-    with serving(app) as url, ExitStack() as stack:
-        place = httpx2.URL(url)
-
-        def connect() -> socket.socket:
-            raw = socket.create_connection((place.host, place.port or 0), timeout=PATIENCE_S)
-            return stack.enter_context(raw)
-
+    with serving(app) as url, connections(url) as connect:
         yield app, connect
+
+
+def connected(app: FastAPI) -> float:
+    """How many connections there are, by the metrics."""
+    (gauge,) = app.state.live.metrics.connections.collect()
+    (sample,) = gauge.samples
+    value: float = sample.value
+    return value
 
 
 def test_one_connection_more_than_there_may_be_is_told_so(
@@ -479,8 +489,7 @@ def test_one_connection_more_than_there_may_be_is_told_so(
         send(raw, HEAD + b"\r\n")
         assert next_reply(raw).status == 200
     enough.pop().close()
-    connections = app.state.live.metrics.connections
-    wait_until(lambda: connections.collect()[0].samples[0].value == len(enough))
+    wait_until(lambda: connected(app) == len(enough))
     raw = connect()
     send(raw, HEAD + b"\r\n")
     assert next_reply(raw).status == 200
@@ -504,15 +513,15 @@ def test_far_too_many_connections_are_cut_off(
     monkeypatch.setattr(protocol, "SURPLUS_S", PATIENCE_S)
     # Those that are told are there for longer than it takes to have the next one cut off.
     held = [connect() for _ in range(ROOM + protocol.SURPLUS)]
-    wait_until(
-        lambda: app.state.live.metrics.connections.collect()[0].samples[0].value == len(held)
-    )
+    wait_until(lambda: connected(app) == len(held))
     assert rest(connect()) == b""
     (cut,) = app.state.live.metrics.cut.collect()[0].samples[:1]
     assert (cut.name, cut.value) == ("capsule_connections_cut_total", 1)
 
 
 # --- coding ---------------------------------------------------------------------------------
+
+CHUNKS = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
 
 
 @pytest.mark.parametrize(
@@ -526,8 +535,7 @@ def test_far_too_many_connections_are_cut_off(
 def test_a_transfer_coding_that_is_not_undone_is_refused(
     connect: Callable[[], socket.socket], lines: bytes
 ) -> None:
-    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
-    reply = last_reply(connect(), POST + lines + b"\r\n" + body)
+    reply = last_reply(connect(), POST + lines + b"\r\n" + CHUNKS)
     assert (reply.status, reply.problem["code"]) == (501, "unknown_transfer_coding")
     assert reply.problem["errors"][0]["field"] == "Transfer-Encoding"
 
@@ -536,9 +544,8 @@ def test_a_transfer_coding_that_is_not_undone_is_refused(
 def test_chunks_are_read_however_they_are_spelt(
     connect: Callable[[], socket.socket], name: bytes
 ) -> None:
-    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
     lines = b"Connection: close\r\nTransfer-Encoding: %b\r\n\r\n" % name
-    assert last_reply(connect(), POST + lines + body).status == 200
+    assert last_reply(connect(), POST + lines + CHUNKS).status == 200
 
 
 # --- pace -----------------------------------------------------------------------------------
@@ -599,9 +606,8 @@ def test_a_slow_application_is_not_held_against_the_client(
     engine.gate.clear()
     raw = connect()
     # While the first is not answered, nothing of the second is read.
-    first = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
     second = POST + b"Connection: close\r\nContent-Length: 26\r\n\r\n"
-    send(raw, first + second)
+    send(raw, SLOW + second)
     time.sleep(2 * WINDOW_S)
     engine.gate.set()
     send(raw, BODY)
@@ -771,11 +777,10 @@ def test_requests_ahead_of_their_turn_are_held_back(
     engine.gate.clear()
     raw = connect()
     many = 6000
-    slow = b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"
     one = HEAD + b"\r\n"
     last = HEAD + b"X-Request-Id: last\r\nConnection: close\r\n\r\n"
     with ThreadPoolExecutor(1) as pool:
-        sending = pool.submit(send, raw, slow, one * many, last)
+        sending = pool.submit(send, raw, SLOW, one * many, last)
         wait_until(lambda: len(begun) > 1)
         wait_until(lambda: begun[0].flow.read_paused)
         assert len(begun) <= 1 + PART_BYTES // len(one) + 1
@@ -810,10 +815,9 @@ def test_a_request_that_waits_for_its_turn_is_not_slow(
 ) -> None:
     engine.gate.clear()
     raw = connect()
-    head = b"POST /v1/classify HTTP/1.1\r\nHost: x\r\n"
     body = json.dumps({"task": "trec", "text": "a" * 3 * PART_BYTES}).encode()
-    send(raw, b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
-    send(raw, head + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    send(raw, SLOW)
+    send(raw, POST + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     time.sleep(2.5 * WINDOW_S)
     engine.gate.set()
     assert [reply.status for reply in replies(rest(raw))] == [200, 200]

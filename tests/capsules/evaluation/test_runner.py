@@ -9,12 +9,7 @@ import torch
 from capsules.artefact.file import Capsule
 from capsules.backbones.base import BackboneInfo, LoadedBackbone
 from capsules.core import Encoding, Example, TokenBatch
-from capsules.errors import (
-    DataError,
-    DataFault,
-    InputError,
-    InputFault,
-)
+from capsules.errors import DataError, DataFault, InputError, InputFault
 from capsules.evaluation.runner import (
     BATCH_ROWS,
     encode,
